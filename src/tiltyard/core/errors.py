@@ -1,0 +1,60 @@
+"""The one error tree. An error is always *our* fault or the caller's, never a program's.
+
+What an untrusted program does wrong is data (an `ExecResult`, a `Verdict`); what is raised here
+says what happened, to which id, and what to do about it.
+"""
+
+
+class TiltyardError(Exception):
+    """Root of every error Tiltyard raises on purpose.
+
+    `fix` is one sentence that tells the reader what to do; None when nothing can be advised.
+    """
+
+    def __init__(self, message: str, *, fix: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.message} Fix: {self.fix}" if self.fix else self.message
+
+
+class UsageError(TiltyardError):
+    """A setting, argument or option is wrong. Correct it and call again; nothing was started."""
+
+
+class TaskError(TiltyardError):
+    """A task is unknown or malformed. The message names the task or the file and line."""
+
+
+class PolicyError(TiltyardError):
+    """A policy could not answer: its server is unreachable or refused. Not the model's fault."""
+
+
+class StoreError(TiltyardError):
+    """The run directory cannot be written or read. Free space or correct permissions, then resume."""
+
+
+class GraderError(TiltyardError):
+    """The verifier itself failed: its tests are empty, crashed or contradict the reference."""
+
+
+class SandboxError(TiltyardError):
+    """Root of the sandbox room's errors: an infrastructure fault, never the program's."""
+
+
+class SandboxRefused(SandboxError):
+    """This machine cannot give what the spec demands; names the failing call and the fix."""
+
+
+class SandboxDied(SandboxError):
+    """The sandbox ended under the call. Whatever it was doing has an unknown outcome."""
+
+
+class SandboxClosed(SandboxError):
+    """A call after release or close. Acquire a new sandbox."""
+
+
+class SandboxFileError(SandboxError):
+    """A file request inside the sandbox was refused: missing, not regular, outside, full or too big."""

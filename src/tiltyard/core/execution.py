@@ -1,0 +1,127 @@
+"""What a sandbox is asked for and what an execution gives back.
+
+One file holds every request and result of the sandbox API, so that providers, fakes and records
+agree on it. Sizes are bytes, times are seconds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+MIB = 1024 * 1024
+
+
+class Limit(StrEnum):
+    """A resource that a sandbox bounds."""
+
+    MEMORY = "memory"
+    PIDS = "pids"
+    CPU = "cpu"
+    CPU_TIME = "cpu_time"
+    OPEN_FILES = "open_files"
+    DISK = "disk"
+    INODES = "inodes"
+    OUTPUT = "output"
+    WALL = "wall"
+
+
+class Enforcement(StrEnum):
+    """By what a limit is really held. Recorded in every result, printed by `tiltyard doctor`."""
+
+    CGROUP = "cgroup"
+    RLIMIT = "rlimit"
+    """Per process only: a tree of processes can exceed it together."""
+    TMPFS = "tmpfs"
+    SUPERVISOR = "supervisor"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one sandbox. Every one is always set: there is no unlimited."""
+
+    memory_bytes: int = 512 * MIB
+    pids: int = 128
+    cpus: float = 1.0
+    """CPU quota in cores."""
+    open_files: int = 1024
+    disk_bytes: int = 256 * MIB
+    inodes: int = 65_536
+
+
+class Reason(StrEnum):
+    """Why an execution ended."""
+
+    EXIT = "exit"
+    SIGNAL = "signal"
+    WALL_TIMEOUT = "wall_timeout"
+    CPU_TIMEOUT = "cpu_timeout"
+    OOM = "oom"
+    PIDS = "pids"
+    DISK = "disk"
+    OUTPUT = "output"
+    KILLED = "killed"
+    """Killed at the caller's request."""
+    START_FAILED = "start_failed"
+    """The program could not be started: not found, not executable, or a bad working directory."""
+    SANDBOX_DIED = "sandbox_died"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSpec:
+    """What a sandbox is made of. Two equal specs may share a warm pool."""
+
+    image: str = "host"
+    limits: Limits = field(default_factory=Limits)
+    allow_unenforced: frozenset[Limit] = frozenset()
+    """Limits that may go unenforced where this machine cannot hold them. Any other such limit
+    makes the sandbox be refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamCapture:
+    """One captured stream: its head and its tail, with what lay between them only counted."""
+
+    head: bytes = b""
+    tail: bytes = b""
+    """Empty when the whole stream is in `head`."""
+    total_bytes: int = 0
+
+    @property
+    def truncated(self) -> bool:
+        return self.total_bytes > len(self.head) + len(self.tail)
+
+    @property
+    def text(self) -> str:
+        """The stream decoded as UTF-8 (bad bytes replaced), with a mark where it was cut."""
+        head = self.head.decode("utf-8", "replace")
+        if not self.truncated:
+            return head + self.tail.decode("utf-8", "replace")
+        cut = self.total_bytes - len(self.head) - len(self.tail)
+        return f"{head}\n[... {cut} bytes left out ...]\n{self.tail.decode('utf-8', 'replace')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecResult:
+    """How one execution went. A failing program is a result, never an exception."""
+
+    reason: Reason
+    exit_code: int | None
+    """None unless `reason` is `exit`-like, that is, unless the main process returned a code."""
+    signal: int | None
+    """None unless the main process was ended by a signal."""
+    stdout: StreamCapture
+    stderr: StreamCapture
+    wall_s: float
+    cpu_s: float
+    memory_peak_bytes: int
+    detail: str = ""
+    """For `start_failed`: the failing call and its error."""
+    isolation: str = ""
+    """The rung that was in force, for example `root` or `user-namespace`."""
+    enforced: Mapping[Limit, Enforcement] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def ok(self) -> bool:
+        return self.reason is Reason.EXIT and self.exit_code == 0

@@ -1,0 +1,18 @@
+"""Identifiers, distinct types so that a task's id is never passed where a rollout's is meant."""
+
+from typing import NewType
+
+TaskId = NewType("TaskId", str)
+"""Stable name of a task; the same seed and generator version give the same id."""
+
+RunId = NewType("RunId", str)
+"""One invocation of a command that makes rollouts; names its run directory."""
+
+RolloutId = NewType("RolloutId", str)
+"""One attempt of a policy at a task; unique within a run."""
+
+GroupId = NewType("GroupId", str)
+"""The rollouts of one task that are compared with each other."""
+
+SandboxId = NewType("SandboxId", str)
+"""One sandbox, unique on the machine; also the last part of its cgroup's name."""
