@@ -1,0 +1,57 @@
+# Few targets, and each does all of its own set-up. `make` alone lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test check bench soak clean lint system peers
+
+# What a user may set: make demo DEMO_ARGS="--seed 7", make test PYTEST_ARGS="-x", make soak SOAK_S=60
+DEMO_ARGS ?=
+PYTEST_ARGS ?=
+SOAK_S ?= 600
+
+PY := .venv/bin/python
+# The directory's checksum is part of the stamp's name, because an environment does not survive
+# being moved: a moved or copied repository finds no stamp and makes its environment anew.
+INSTALLED := .venv/.installed-$(firstword $(shell pwd | cksum))
+BUILD_INPUTS := pyproject.toml scripts/setup-venv $(shell find native -type f)
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
+
+demo: $(INSTALLED)  ## watch a model get better at repairing code (about 12 minutes)
+	.venv/bin/tiltyard demo $(DEMO_ARGS)
+
+test: peers $(INSTALLED) lint  ## run every check and every test, then the sandbox tests as an ordinary user
+	$(PY) -m pytest $(PYTEST_ARGS)
+	scripts/test-as-user $(PYTEST_ARGS)
+
+check: $(INSTALLED) lint  ## lint, types, contracts and the fast tests
+	$(PY) -m pytest -m "not slow" $(PYTEST_ARGS)
+
+bench: peers $(INSTALLED)  ## measure against other systems; writes bench/results.json
+	$(PY) bench
+
+soak: peers $(INSTALLED)  ## repeat the crash and leak tests for SOAK_S seconds each
+	$(PY) -m pytest -m soak --soak-s $(SOAK_S) --timeout 0 $(PYTEST_ARGS)
+
+clean:  ## remove the environment, the build and the caches; keeps runs/
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+lint: $(INSTALLED)
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	$(PY) -m mypy
+	.venv/bin/lint-imports
+
+system:
+	@scripts/setup-system
+
+peers:
+	@scripts/setup-system --peers
+
+$(INSTALLED): $(BUILD_INPUTS) | system
+	@rm -f .venv/.installed-*
+	@scripts/setup-venv $@

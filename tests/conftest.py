@@ -1,0 +1,66 @@
+"""What every test may use: the shared cases, and plain words for what is skipped.
+
+A skip says what is missing and is counted in the closing lines, so that a machine without
+sandboxes does not look green; `--require-sandbox` turns those skips into failures.
+"""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tiltyard")
+    group.addoption(
+        "--require-sandbox",
+        action="store_true",
+        help="fail the sandbox tests where this machine gives no sandboxes, instead of skipping",
+    )
+    group.addoption(
+        "--soak-s",
+        type=float,
+        default=3.0,
+        help="how long each soak test repeats its crashes, in seconds",
+    )
+
+
+def sandbox_refusal() -> str | None:
+    """Why this machine gives no sandboxes, in one sentence; None when it gives them."""
+    if importlib.util.find_spec("tiltyard.sandbox") is None:
+        return "the package has no sandbox room."
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanting = [item for item in items if item.get_closest_marker("sandbox")]
+    refusal = sandbox_refusal() if wanting else None
+    if refusal is None:
+        return
+    if config.getoption("--require-sandbox"):
+        raise pytest.UsageError(f"--require-sandbox, but this machine gives none: {refusal}")
+    for item in wanting:
+        item.add_marker(pytest.mark.skip(reason=f"no sandboxes here: {refusal}"))
+
+
+@pytest.fixture
+def soak_s(request: pytest.FixtureRequest) -> float:
+    """How many seconds a soak test goes on: a few in the ordinary suite, many in `make soak`."""
+    return float(request.config.getoption("--soak-s"))
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the checked-out repository."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared_cases() -> Path:
+    """The directory of cases that is kept beside the repository, in `../shared/cases`."""
+    directory = REPOSITORY.parent / "shared" / "cases"
+    if not directory.is_dir():
+        pytest.skip(f"the shared cases are not beside the repository (looked in {directory})")
+    return directory
