@@ -1,0 +1,144 @@
+/* See owned.h. Which directories and which limits, for cgroup v1, v2 or both, is the host's decision;
+ * here they are only made, filled and removed. */
+#include "owned.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CGROUPS_MAX 16
+#define SETTINGS_MAX 64
+#define RETRY_MS 2
+#define LAST_TRIES 2000
+
+static struct owned *all;
+static char **own_cgroups;
+
+static int write_setting(const char *path, const char *value) {
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  ssize_t wrote = write(fd, value, strlen(value));
+  int error = errno;
+  close(fd);
+  errno = error;
+  return wrote < 0 ? -1 : 0;
+}
+
+const char *owned_set_up(char **cgroups) {
+  own_cgroups = cgroups;
+  for (char **each = cgroups; *each; each++)
+    if (mkdir(*each, 0755)) return "mkdir(cgroup)";
+  return NULL;
+}
+
+struct owned *owned_add(struct text id, struct fields *fields) {
+  if (id.length == 0 || id.length >= SANDBOX_ID_BYTES) return NULL;
+  struct owned *owned = calloc(1, sizeof *owned);
+  if (!owned) return NULL;
+  memcpy(owned->id, id.bytes, id.length);
+  owned->cgroups = field_strings(fields, CGROUPS_MAX);
+  owned->next = all;
+  all = owned;
+  if (fields->bad) {
+    owned_remove(owned);
+    errno = EINVAL;
+    return NULL;
+  }
+  return owned;
+}
+
+const char *owned_make_cgroups(struct owned *owned, struct fields *fields) {
+  char **paths = field_strings(fields, SETTINGS_MAX), **values = field_strings(fields, SETTINGS_MAX);
+  const char *failed = NULL;
+  if (fields->bad) {
+    errno = EINVAL;
+    failed = "cgroup request";
+  }
+  for (char **each = owned->cgroups; !failed && *each; each++)
+    if (mkdir(*each, 0755)) failed = "mkdir(cgroup)";
+  for (int i = 0; !failed && paths[i] && values[i]; i++)
+    if (write_setting(paths[i], values[i])) failed = "write(cgroup limit)";
+  int error = errno;
+  free_strings(paths);
+  free_strings(values);
+  errno = error;
+  return failed;
+}
+
+const char *owned_attach(struct owned *owned, pid_t pid) {
+  char path[4096], text[16];
+  snprintf(text, sizeof text, "%d", pid);
+  for (char **each = owned->cgroups; *each; each++) {
+    snprintf(path, sizeof path, "%s/cgroup.procs", *each);
+    if (write_setting(path, text)) return "write(cgroup.procs)";
+  }
+  return NULL;
+}
+
+/* True when none of the directories is left. */
+static bool remove_cgroups(char **cgroups) {
+  bool left = false;
+  for (char **each = cgroups; each && *each; each++)
+    if (rmdir(*each) && errno != ENOENT) left = true;
+  return !left;
+}
+
+static void forget(struct owned *owned) {
+  for (struct owned **at = &all; *at; at = &(*at)->next) {
+    if (*at != owned) continue;
+    *at = owned->next;
+    break;
+  }
+  free_strings(owned->cgroups);
+  free(owned);
+}
+
+void owned_remove(struct owned *owned) {
+  remove_cgroups(owned->cgroups);
+  forget(owned);
+}
+
+static void mark_reaped(pid_t pid) {
+  for (struct owned *each = all; each; each = each->next)
+    if (each->pid == pid) {
+      each->pid = 0;
+      each->reaped = true;
+    }
+}
+
+int owned_sweep(void (*gone)(const char *id)) {
+  pid_t pid;
+  int again = -1;
+  while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) mark_reaped(pid);
+  for (struct owned *each = all, *next; each; each = next) {
+    next = each->next;
+    if (!each->reaped) continue;
+    /* The kernel lets go of a cgroup a moment after the last process is reaped. */
+    if (!remove_cgroups(each->cgroups)) {
+      again = RETRY_MS;
+      continue;
+    }
+    gone(each->id);
+    forget(each);
+  }
+  return again;
+}
+
+static void say_nothing(const char *id) { (void)id; }
+
+void owned_end_all(void) {
+  for (struct owned *each = all; each; each = each->next)
+    if (each->pid) kill(each->pid, SIGKILL);
+  for (int tries = 0; all && tries < LAST_TRIES; tries++) {
+    owned_sweep(say_nothing);
+    nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000}, NULL);
+  }
+  remove_cgroups(own_cgroups);
+}

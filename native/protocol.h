@@ -1,0 +1,66 @@
+/* The framed protocol between a host and the supervisor of one sandbox (tiltyard-init).
+ *
+ * A frame is a 12-byte header and a body, all integers little-endian:
+ *
+ *     u32 body length | u8 type | u8 flags | u16 zero | u32 id | body
+ *
+ * `id` names an execution or a request; the host chooses it and never reuses one. In a body a
+ * string is `u32 length, bytes`; a list is `u32 count` and that many strings. The same description,
+ * from the host's side, is in src/tiltyard/sandbox/protocol.py: change both together.
+ */
+#ifndef TILTYARD_PROTOCOL_H
+#define TILTYARD_PROTOCOL_H
+
+#define PROTOCOL_VERSION 1u
+#define FRAME_HEADER_BYTES 12u
+#define FRAME_BODY_BYTES_MAX (1024u * 1024u + 65536u) /* one chunk of 1 MiB and its fields */
+#define CHUNK_BYTES_MAX (1024u * 1024u)
+
+/* host to supervisor */
+enum {
+  FRAME_SPAWN = 1, /* u32 flags, limits, list argv, list env, string cwd, string stdin; -> STARTED, EXIT */
+  FRAME_FORK = 2,  /* u32 zygote's id, limits: a run forked from it; -> STARTED, EXIT */
+  FRAME_INPUT = 3, /* raw bytes for the execution's channel */
+  FRAME_KILL = 4,  /* id 0: every execution */
+  FRAME_WRITE = 5, /* u32 mode, u32 append, string path, string bytes; -> DONE or ERROR */
+  FRAME_READ = 6,  /* u64 offset, u32 bytes at most, string path; -> BYTES or ERROR */
+  FRAME_LIST = 7,  /* string path; -> ENTRIES or ERROR */
+  FRAME_PING = 8,  /* -> PONG */
+};
+
+/* limits: u32 wall_ms (0: none), u32 cpu_s (0: none), u64 output bytes at most, u32 open files,
+ * u32 processes, u64 address-space bytes (0: none) */
+
+/* flags of SPAWN */
+enum {
+  SPAWN_CHANNEL = 1, /* descriptor 3 is a stream socket, carried by INPUT and CHANNEL frames */
+  SPAWN_ZYGOTE = 2,  /* descriptor 3 is the fork socket described in exec.c; trusted code only */
+};
+
+/* supervisor to host */
+enum {
+  FRAME_HELLO = 64,   /* u32 protocol version: the sandbox is complete */
+  FRAME_STARTED = 65, /* u32 pid inside the sandbox */
+  FRAME_STDOUT = 66,  /* raw bytes */
+  FRAME_STDERR = 67,  /* raw bytes */
+  FRAME_CHANNEL = 68, /* raw bytes; an empty body: the program closed its end */
+  FRAME_EXIT = 69,    /* see exec.c; the last frame of an id, after all its output */
+  FRAME_DONE = 70,    /* no body */
+  FRAME_ERROR = 71,   /* u32 errno, string failing call */
+  FRAME_BYTES = 72,   /* u32 1 at the end of the file, string bytes */
+  FRAME_ENTRIES = 73, /* u32 1 when cut short, u32 count, each: u32 mode, u64 size, string name */
+  FRAME_PONG = 74,    /* no body */
+};
+
+/* flags of EXIT: why the supervisor ended it, when it did */
+enum {
+  EXIT_WALL = 1,
+  EXIT_OUTPUT = 2,
+  EXIT_KILLED = 4,
+  EXIT_NOT_STARTED = 8,   /* the status field holds an errno; the body ends with the failing call */
+  EXIT_DISK_FULL = 16,    /* the sandbox's disk had no block or inode left at the end */
+  EXIT_INPUT = 32,        /* the host sent more than the program cared to read */
+  EXIT_ZYGOTE_DIED = 64,  /* the run's zygote is gone: what the run did is not known */
+};
+
+#endif

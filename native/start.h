@@ -1,0 +1,35 @@
+/* Starting one program: its descriptors, its restrictions, and the report when it cannot start. */
+#ifndef TILTYARD_START_H
+#define TILTYARD_START_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "frames.h"
+#include "restrict.h"
+
+#define ARGUMENTS_MAX 65536u
+
+struct start {
+  char **argv, **env;
+  char *cwd;
+  uint32_t flags; /* SPAWN_* */
+  struct text input;
+};
+
+/* What a child that could not become its program writes to its report pipe. */
+struct start_failure {
+  int error;
+  char call[60];
+};
+
+/* Makes the near and far ends of standard output, standard error and the channel, in that order;
+ * `channel_type` 0: no channel. False, with errno set and nothing left open, when it cannot. */
+bool open_streams(int near[3], int far[3], int channel_type);
+
+/* Starts the program. Returns NULL, or the call that failed with errno set. `streams` gets the near
+ * ends (-1 where there is none), `report` the pipe that is empty at its end when the start went well. */
+const char *start_program(const struct start *start, const struct limits *limits, bool filter,
+                          int streams[3], int *report, pid_t *pid);
+
+#endif
