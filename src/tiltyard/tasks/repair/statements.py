@@ -20,7 +20,7 @@ def statement_edits(
         yield from _dropped(node, member)
         yield from _returned(node, scope, lines)
         yield from _tested(node, lines)
-        yield from _moved(node, lines)
+        yield from _moved(node, member, lines)
         if isinstance(node, ast.AugAssign):
             yield from _updated(node, lines)
         elif isinstance(node, ast.Break):
@@ -124,7 +124,7 @@ def _updated(node: ast.AugAssign, lines: tuple[str, ...]) -> Iterator[Edit]:
     )
 
 
-def _moved(node: ast.stmt, lines: tuple[str, ...]) -> Iterator[Edit]:
+def _moved(node: ast.stmt, member: ast.FunctionDef, lines: tuple[str, ...]) -> Iterator[Edit]:
     """A statement one block too deep or not deep enough, such as a return within the loop."""
     if not isinstance(node, ast.Return | ast.AugAssign | ast.Assign | ast.Expr):
         return
@@ -136,7 +136,7 @@ def _moved(node: ast.stmt, lines: tuple[str, ...]) -> Iterator[Edit]:
     depth_before = len(before) - len(before.lstrip())
     if depth_before >= indent + _INDENT:
         yield _shifted(node, " " * (indent + _INDENT))
-    if depth_before == indent and indent > _INDENT:
+    if depth_before == indent > member.col_offset + _INDENT:
         yield _shifted(node, " " * (indent - _INDENT))
 
 

@@ -3,7 +3,7 @@
 from tiltyard.tasks.repair.inputs import near, whole
 from tiltyard.tasks.repair.template import LIMITS, SUMS, Template, Topic
 
-NUMBERS: tuple[Template, ...] = (
+NUMBERS_TRAINED: tuple[Template, ...] = (
     Template(
         family="sum_to",
         topic=Topic.NUMBERS,
