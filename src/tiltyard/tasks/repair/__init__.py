@@ -1,5 +1,27 @@
 """The `repair` pack: short Python sources with one faulty line, in unlimited number.
 
-`generator.make_task` is the way in. Everything here is a pure function of its seed; what is
-executed is this pack's own template code and its mutants, never an answer of a policy.
+Everything here is a pure function of its seed; what is executed is this pack's own template code
+and its mutants, never an answer of a policy.
 """
+
+from tiltyard.tasks.repair.edits import FaultKind
+from tiltyard.tasks.repair.families import TEMPLATES, TRAINED_FAMILIES, UNSEEN_FAMILIES
+from tiltyard.tasks.repair.generator import (
+    REVISION,
+    LineRepair,
+    make_task,
+    repair_of,
+    split_of,
+)
+
+__all__ = [
+    "REVISION",
+    "TEMPLATES",
+    "TRAINED_FAMILIES",
+    "UNSEEN_FAMILIES",
+    "FaultKind",
+    "LineRepair",
+    "make_task",
+    "repair_of",
+    "split_of",
+]

@@ -5,7 +5,7 @@ answer passes more than half of it. Both are decided here, on results, so no fau
 proven harmful beforehand.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import cast
 
@@ -20,7 +20,9 @@ HIDDEN_COUNT = 10
 HIDDEN_FAILING_MIN = 2
 """Hidden cases that the faulty code must fail."""
 
-_INPUTS_MAX = 40
+_INPUTS_COUNTS = (20, 40)
+"""How many inputs to have drawn before each attempt to choose; most faults show in the first."""
+
 _SAME_ANSWER_MAX = HIDDEN_COUNT // 2
 
 
@@ -56,38 +58,55 @@ def draw_suites(
 ) -> Suites | None:
     """The suites of a task, or None when the fault or the drawn inputs are of no use."""
     try:
-        right = Program(reference, template.target)
-        wrong = Program(faulty, template.target)
-        tried, mutates = _try_all(template, picked, right=right, wrong=wrong, rng=rng)
+        trial = _Trial(
+            template=template,
+            picked=picked,
+            right=Program(reference, template.target),
+            wrong=Program(faulty, template.target),
+        )
+        for count in _INPUTS_COUNTS:
+            while trial.drawn < count:
+                trial.draw(rng)
+            if kind is FaultKind.MUTATED_ARGUMENT and not trial.mutates:
+                continue
+            suites = _chosen(template, list(trial.tried.values()))
+            if suites is not None:
+                return suites
     except (SyntaxError, OverrunError):
-        return None
-    if kind is FaultKind.MUTATED_ARGUMENT and not mutates:
-        return None
-    return _chosen(template, tried)
+        pass
+    return None
 
 
-def _try_all(
-    template: Template, picked: Picked, *, right: Program, wrong: Program, rng: Random
-) -> tuple[list[_Tried], bool]:
-    """Runs both programs on distinct inputs; also says whether the faulty one changed any."""
-    tried: dict[str, _Tried] = {}
-    mutates = False
-    for _ in range(_INPUTS_MAX):
-        args = cast("tuple[Value, ...]", template.args(rng, picked))
-        then = template.calls(rng, picked) if template.calls else ()
-        expected = right.run(args, then)
+@dataclass(slots=True, kw_only=True)
+class _Trial:
+    """Both programs and what they did on the distinct inputs drawn so far."""
+
+    template: Template
+    picked: Picked
+    right: Program
+    wrong: Program
+    tried: dict[str, _Tried] = field(default_factory=dict)
+    drawn: int = 0
+    mutates: bool = False
+    """Whether the faulty program has changed an argument."""
+
+    def draw(self, rng: Random) -> None:
+        """One more input. Raises OverrunError."""
+        self.drawn += 1
+        args = cast("tuple[Value, ...]", self.template.args(rng, self.picked))
+        then = self.template.calls(rng, self.picked) if self.template.calls else ()
+        expected = self.right.run(args, then)
         if expected.raised is not None:
             then = then[: expected.calls_made]
         text = f"{args!r} {then!r}"
-        if text in tried:
-            continue
-        got = wrong.run(args, then)
-        mutates = mutates or got.arguments_changed
+        if text in self.tried:
+            return
+        got = self.wrong.run(args, then)
+        self.mutates = self.mutates or got.arguments_changed
         failing = got.raised != expected.raised or not same(got.value, expected.value)
         if not then and got.arguments_changed:
             failing = True
-        tried[text] = _Tried(args=args, then=then, right=expected, failing=failing)
-    return list(tried.values()), mutates
+        self.tried[text] = _Tried(args=args, then=then, right=expected, failing=failing)
 
 
 def _chosen(template: Template, tried: list[_Tried]) -> Suites | None:

@@ -26,6 +26,7 @@ and below the interpreter's recursion limit, so that endless recursion ends here
 _SIZE_MAX = 2_000
 _INT_BITS_MAX = 256
 _FLOAT_TOLERANCE = 1e-9
+_ATOMS = frozenset({int, str, bool, type(None)})
 
 
 class OverrunError(Exception):
@@ -97,6 +98,8 @@ def same(left: object, right: object) -> bool:
     """
     if type(left) is not type(right):
         return False
+    if type(left) in _ATOMS:
+        return left == right
     if isinstance(left, float) and isinstance(right, float):
         return left == right or math.isclose(
             left, right, rel_tol=_FLOAT_TOLERANCE, abs_tol=_FLOAT_TOLERANCE
@@ -110,6 +113,8 @@ def same(left: object, right: object) -> bool:
 
 def copied(value: _T) -> _T:
     """A copy that shares no mutable container with `value`."""
+    if type(value) in _ATOMS:
+        return value
     if isinstance(value, list):
         return cast("_T", [copied(item) for item in value])
     if isinstance(value, tuple):

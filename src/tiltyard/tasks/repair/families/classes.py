@@ -3,6 +3,7 @@
 from random import Random
 
 from tiltyard.core.task import MethodCall
+from tiltyard.core.values import Value
 from tiltyard.tasks.repair.inputs import key, whole
 from tiltyard.tasks.repair.template import Template, Topic
 
@@ -25,7 +26,7 @@ def _keyed(rng: Random, *names: str) -> tuple[MethodCall, ...]:
     for _ in range(rng.randint(3, 7)):
         name, *places = rng.choice(names).split(":")
         numbers = [whole(rng, 1, 9) for _ in places[1:]]
-        args = (key(rng), *numbers) if places else ()
+        args: tuple[Value, ...] = (key(rng), *numbers) if places else ()
         calls.append(MethodCall(name=name, args=args))
     return tuple(calls)
 
@@ -266,7 +267,7 @@ class Tank:
         family="votes",
         topic=Topic.CLASSES,
         class_name="Votes",
-        says="vote counts a vote of $k for name and returns its votes; lead is the most of any name.",
+        says="vote counts $k votes for name and returns its votes; lead is the most of any name.",
         source="""
 class Votes:
     def __init__(self):
