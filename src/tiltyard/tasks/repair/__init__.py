@@ -10,6 +10,7 @@ from tiltyard.tasks.repair.generator import (
     REVISION,
     LineRepair,
     make_task,
+    refuse_unknown_families,
     repair_of,
     split_of,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "FaultKind",
     "LineRepair",
     "make_task",
+    "refuse_unknown_families",
     "repair_of",
     "split_of",
 ]

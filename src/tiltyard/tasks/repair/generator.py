@@ -42,7 +42,7 @@ def make_task(seed: int, *, split: Split, families: Sequence[str] | None = None)
     gives no usable fault.
     """
     names = TRAINED_FAMILIES if families is None else tuple(families)
-    _refuse_unknown(names, split)
+    refuse_unknown_families(names, split)
     family = _rng("family", split, seed).choice(names)
     template = TEMPLATES[family]
     rng = _rng("task", split, family, seed)
@@ -75,6 +75,18 @@ def make_task(seed: int, *, split: Split, families: Sequence[str] | None = None)
         f" in {_DRAWS_MAX} draws.",
         fix="Use another seed, and report the family.",
     )
+
+
+def refuse_unknown_families(names: Sequence[str], split: Split) -> None:
+    """Raises TaskError, with the families there are, unless `split` has every one of `names`."""
+    known = [*TRAINED_FAMILIES, *(UNSEEN_FAMILIES if split is Split.HELDOUT else ())]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        what = ", ".join(map(repr, unknown)) or "an empty list"
+        raise TaskError(
+            f"the {split} split of the repair pack has no family {what}.",
+            fix=f"Choose from: {', '.join(known)}.",
+        )
 
 
 def split_of(family: str, faulty: str) -> Split:
@@ -126,17 +138,6 @@ def _draw_fault(reference: str, rng: Random) -> Fault:
     for fault in faults_of(reference):
         kinds.setdefault(fault.kind, []).append(fault)
     return rng.choice(kinds[rng.choice(list(kinds))])
-
-
-def _refuse_unknown(names: Sequence[str], split: Split) -> None:
-    known = [*TRAINED_FAMILIES, *(UNSEEN_FAMILIES if split is Split.HELDOUT else ())]
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        what = ", ".join(map(repr, unknown)) or "an empty list"
-        raise TaskError(
-            f"the {split} split of the repair pack has no family {what}.",
-            fix=f"Choose from: {', '.join(known)}.",
-        )
 
 
 def _rng(*parts: object) -> Random:

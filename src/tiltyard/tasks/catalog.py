@@ -1,0 +1,134 @@
+"""Resolves what a user types as TASKS: a pack with options, or the path of a task file.
+
+repair                                     50 held-out tasks of the trained families
+repair:heldout?count=200&seed=3            others, as many as asked for
+repair:heldout?families=unseen             families that training never uses
+repair:train?families=sum_above,clamp      only these families
+mine.jsonl                                 a file; see `files`
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import overload
+from urllib.parse import parse_qsl
+
+from tiltyard.core.errors import TaskError
+from tiltyard.core.task import Split, Task
+from tiltyard.tasks.files import read_tasks
+from tiltyard.tasks.repair import (
+    TRAINED_FAMILIES,
+    UNSEEN_FAMILIES,
+    make_task,
+    refuse_unknown_families,
+)
+
+COUNT_DEFAULT = 50
+COUNT_MAX = 100_000
+SEED_MAX = 1_000_000_000
+
+EXISTING = "repair, repair:train, repair:heldout, or the path of a .jsonl file"
+"""What there is to choose from, for messages and help texts."""
+
+_OPTIONS = ("count", "seed", "families")
+_OPTIONS_MAX = 16
+
+
+def load_tasks(text: str) -> Sequence[Task]:
+    """The tasks that `text` names. Generated ones are made when they are looked at.
+
+    Raises TaskError for an unknown name, split, option or family, and for a faulty file.
+    """
+    if text.endswith(".jsonl") or "/" in text:
+        return read_tasks(Path(text))
+    name, mark, query = text.partition("?")
+    pack, colon, split_text = name.partition(":")
+    if pack not in _PACKS:
+        raise TaskError(f"there are no tasks named {text[:200]!r}.", fix=f"Use {EXISTING}.")
+    options = _options(query, text) if mark else {}
+    return _PACKS[pack](_split(split_text, text) if colon else Split.HELDOUT, options)
+
+
+class RepairTasks(Sequence[Task]):
+    """A stretch of the repair pack's seeds. Each look makes the task anew, about 1 ms."""
+
+    __slots__ = ("_count", "_families", "_seed_first", "_split")
+
+    def __init__(self, *, split: Split, count: int, seed: int, families: Sequence[str]) -> None:
+        """Two different `seed` never share a task seed. Raises TaskError for an unknown family."""
+        refuse_unknown_families(families, split)
+        self._split = split
+        self._count = count
+        self._seed_first = seed * COUNT_MAX
+        self._families = tuple(families)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Task]: ...
+
+    def __getitem__(self, index: int | slice) -> Task | Sequence[Task]:
+        places = range(self._count)[index]
+        if isinstance(places, range):
+            return tuple(self._make(place) for place in places)
+        return self._make(places)
+
+    def _make(self, place: int) -> Task:
+        return make_task(self._seed_first + place, split=self._split, families=self._families)
+
+
+def _repair(split: Split, options: Mapping[str, str]) -> Sequence[Task]:
+    families = options.get("families", "trained")
+    return RepairTasks(
+        split=split,
+        count=_whole(options, "count", default=COUNT_DEFAULT, low=1, high=COUNT_MAX),
+        seed=_whole(options, "seed", default=0, low=0, high=SEED_MAX),
+        families=_FAMILY_SETS.get(families) or tuple(families.split(",")),
+    )
+
+
+_PACKS: Mapping[str, Callable[[Split, Mapping[str, str]], Sequence[Task]]] = MappingProxyType(
+    {"repair": _repair}
+)
+_FAMILY_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"trained": TRAINED_FAMILIES, "unseen": UNSEEN_FAMILIES}
+)
+
+
+def _split(split_text: str, text: str) -> Split:
+    if split_text not in list(Split):
+        raise TaskError(
+            f"{text[:200]!r} names the split {split_text[:60]!r}.",
+            fix=f"The splits are {', '.join(Split)}.",
+        )
+    return Split(split_text)
+
+
+def _options(query: str, text: str) -> Mapping[str, str]:
+    try:
+        pairs = parse_qsl(
+            query, keep_blank_values=True, strict_parsing=True, max_num_fields=_OPTIONS_MAX
+        )
+    except ValueError:
+        pairs = []
+    names = [name for name, _ in pairs]
+    if not pairs or len(set(names)) < len(names) or not set(names) <= set(_OPTIONS):
+        raise TaskError(
+            f"the options of {text[:200]!r} cannot be read.",
+            fix=f"Write them as ?count=50&seed=3, each of {', '.join(_OPTIONS)} at most once.",
+        )
+    return dict(pairs)
+
+
+def _whole(options: Mapping[str, str], name: str, *, default: int, low: int, high: int) -> int:
+    text = options.get(name)
+    if text is None:
+        return default
+    # Twelve digits hold every bound; longer text must not reach int().
+    if text.isascii() and text.isdigit() and len(text) <= 12 and low <= int(text) <= high:
+        return int(text)
+    raise TaskError(f"{name}={text[:60]!r} is not a whole number from {low} to {high}.")
