@@ -96,12 +96,14 @@ def offences(paths: list[Path], rule: Rule) -> list[str]:
 
 
 def dotted(node: ast.AST) -> str:
-    """`a.b.c` of an attribute chain or name; an unnamed part becomes `?`."""
+    """`a.b().c` of a chain of attributes and calls; an unnamed part becomes `?`."""
     match node:
         case ast.Name(id=name):
             return name
         case ast.Attribute(value=value, attr=attr):
             return f"{dotted(value)}.{attr}"
+        case ast.Call(func=func):
+            return f"{dotted(func)}()"
         case _:
             return "?"
 
@@ -236,6 +238,29 @@ def banned_import(node: ast.AST) -> str | None:
     return f"imports {bad[0]}" if bad else None
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "asyncio.gather(a, b)",
+        "asyncio.create_task(a)",
+        "create_task(a)",
+        "asyncio.get_running_loop().create_task(a)",
+        "self.loop.create_task(a)",
+        "time.sleep(1)",
+        "import pickle",
+        "from unittest import mock",
+        "from time import sleep",
+    ],
+)
+def test_what_is_banned_is_seen(source: str) -> None:
+    assert any(banned_call(node) or banned_import(node) for node in ast.walk(ast.parse(source)))
+
+
+@pytest.mark.parametrize("source", ["group.create_task(a)", "import pickletools", "self.mock()"])
+def test_what_is_allowed_passes(source: str) -> None:
+    assert not any(banned_call(node) or banned_import(node) for node in ast.walk(ast.parse(source)))
+
+
 def test_nothing_unowned_unsafe_or_asleep() -> None:
     def rule(node: ast.AST) -> str | None:
         if isinstance(node, ast.FunctionDef) and node.name == "__del__":
@@ -285,10 +310,10 @@ FOREIGN = re.compile(
             "ubuntu" + r"\.com",
             "download.py" + r"torch\.org",
             "index" + r"-url\s*=?\s*\S*://",
-            "/wo" + r"rk/(main|shared)",
-            "/Us" + r"ers/\w",
-            "/ho" + r"me/(?!agent\b|user\b|someone\b)\w",
-            "/ro" + r"ot/\.\w",
+            r"(?<![\w}])/wo" + r"rk/(main|shared)",
+            r"(?<![\w}])/Us" + r"ers/\w",
+            r"(?<![\w}])/ho" + r"me/(?!agent\b|user\b|someone\b)\w",
+            r"(?<![\w}])/ro" + r"ot/\.\w",
         ]
     )
 )
