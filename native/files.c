@@ -31,7 +31,9 @@ static void answer_error(struct outbox *outbox, uint32_t id, int error, const ch
 }
 
 static int open_inside(const char *path, uint64_t flags, mode_t mode) {
-  struct open_how how = {.flags = flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+  /* openat2 refuses O_PATH together with flags that only matter to an opened file. */
+  uint64_t always = flags & O_PATH ? O_CLOEXEC : O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  struct open_how how = {.flags = flags | always,
                          .mode = flags & O_CREAT ? mode : 0,
                          .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
   int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);

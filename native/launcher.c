@@ -1,8 +1,8 @@
 /* tiltyard-launcher: makes sandboxes for one host process.
  *
  * Theory of operation. The host starts this program early and once, because forking a large Python
- * process is slow and this one stays small. It takes requests on descriptor 3, a SOCK_SEQPACKET
- * socket, one message each, and answers each with one message; see `serve_request`. For a sandbox it
+ * process is slow and this one stays small. It takes requests on a SOCK_SEQPACKET socket that
+ * it was started with, one message each, and answers each with one message; see `serve_request`. For a sandbox it
  * clones a child into new namespaces, writes its id maps, puts it into its cgroups, and hands back the
  * control socket and a pidfd without waiting: the child builds its own root (rootfs.c), becomes
  * tiltyard-init and says HELLO on the control socket, or says there which call failed.
@@ -44,7 +44,7 @@
 enum { REQUEST_IMAGE = 1, REQUEST_CREATE = 2 };
 enum { REPLY_OK = 1, REPLY_FAILED = 2, REPLY_GONE = 3 };
 
-static const int requests = 3;
+static int requests;
 static bool as_root;
 static int init_program = -1;
 
@@ -269,16 +269,18 @@ static void enter_own_namespaces(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 3) {
-    fprintf(stderr, "usage: tiltyard-launcher INIT STAGE [CGROUP...], requests on descriptor 3\n");
+  if (argc < 4) {
+    fprintf(stderr, "usage: tiltyard-launcher SOCKET INIT STAGE [CGROUP...]\n");
     return 2;
   }
+  requests = atoi(argv[1]);
+  fcntl(requests, F_SETFD, FD_CLOEXEC);
   as_root = geteuid() == 0;
-  load_init(argv[1]);
+  load_init(argv[2]);
   enter_own_namespaces();
-  const char *failed = stage_set_up(argv[2]);
+  const char *failed = stage_set_up(argv[3]);
   if (failed) fail(failed);
-  if ((failed = owned_set_up(argv + 3))) fail(failed);
+  if ((failed = owned_set_up(argv + 4))) fail(failed);
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);

@@ -101,7 +101,16 @@ const char *stage_set_up(const char *stage) {
   if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) return "mount(private)";
   if (mount("tiltyard-stage", stage, "tmpfs", MS_NOSUID | MS_NODEV, "size=256m,mode=0755"))
     return "mount(stage)";
-  if (mkdir(staged("box"), 0755) || mkdir(staged("empty"), 0555)) return "mkdir(stage)";
+  if (mkdir(staged("box"), 0755) || mkdir(staged("empty"), 0555) ||
+      write_file(staged("nothing"), "", 0, 0444))
+    return "mkdir(stage)";
+  /* Mounts of their own, so that what is bound from them is read-only wherever it goes: as an
+   * ordinary user the sandbox's root owns them, and must not leave messages there for others. */
+  for (int i = 0; i < 2; i++) {
+    const char *cover = staged(i ? "nothing" : "empty");
+    if (mount(cover, cover, NULL, MS_BIND, NULL)) return "bind(cover)";
+    if (set_read_only(cover, MOUNT_ATTR_RDONLY, false)) return "mount_setattr(cover)";
+  }
   return stage_devices();
 }
 
@@ -123,6 +132,14 @@ static const char *stage_bind(uint32_t number, int index, const struct entry *en
   if (set_read_only(point, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, false))
     return "mount_setattr(image)";
   return NULL;
+}
+
+/* Puts emptiness over a directory or a file. */
+static const char *hide(const char *path) {
+  struct stat about;
+  if (lstat(path, &about)) return "lstat(hidden)";
+  const char *cover = S_ISDIR(about.st_mode) ? staged("empty") : staged("nothing");
+  return mount(cover, path, NULL, MS_BIND, NULL) ? "bind(hidden)" : NULL;
 }
 
 static const char *stage_entry(uint32_t number, struct entry *entry, int *binds) {
@@ -147,10 +164,7 @@ static const char *stage_entry(uint32_t number, struct entry *entry, int *binds)
         return "mkdir(image)";
       return stage_bind(number, (*binds)++, entry);
     case IMAGE_HIDE:
-      if (mount(staged("empty"), staged("image-%u/bind-%d/%s", number, *binds - 1, entry->argument),
-                NULL, MS_BIND, NULL))
-        return "bind(hidden)";
-      return NULL;
+      return hide(staged("image-%u/bind-%d/%s", number, *binds - 1, entry->argument));
     case IMAGE_DIRECTORY:
     case IMAGE_OWN_FILE: return NULL; /* each child's own */
     default: errno = EINVAL; return "image entry";

@@ -20,7 +20,7 @@ enum {
   IMAGE_FILE = 3,      /* argument: the content; shared, read-only */
   IMAGE_OWN_FILE = 4,  /* the same in every sandbox's own layer */
   IMAGE_BIND = 5,      /* argument: the host's directory, shown read-only */
-  IMAGE_HIDE = 6,      /* argument: a directory below the latest bind that is to look empty */
+  IMAGE_HIDE = 6,      /* argument: a directory or file below the latest bind that is to look empty */
 };
 
 struct rootfs {

@@ -75,6 +75,12 @@ static const char *become(const struct start *start, const struct limits *limits
   for (int n = 0; n < 4; n++)
     if (parked[n] >= 0 && dup2(parked[n], n) < 0) return "dup2";
   umask(022);
+  /* When memory runs out, programs go before the supervisor and the zygote. */
+  if (!(start->flags & SPAWN_ZYGOTE)) {
+    int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (score < 0 || write(score, "1000", 4) != 4) return "write(oom_score_adj)";
+    close(score);
+  }
   if (chdir(start->cwd)) return "chdir";
   const char *failed = restrict_resources(limits);
   if (!failed && !(start->flags & SPAWN_ZYGOTE)) {

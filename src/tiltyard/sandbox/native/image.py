@@ -1,0 +1,221 @@
+"""What a sandbox's file system is made of, as records for the launcher. Pure, but for `host_image`."""
+
+import importlib.metadata
+import os
+import struct
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from tiltyard.core.errors import SandboxRefused
+from tiltyard.sandbox.protocol import text
+
+PYTHON_HOME = "/opt/tiltyard/python"
+ENVIRONMENT_HOME = "/opt/tiltyard/env"
+
+
+class RecordKind(IntEnum):
+    """Kinds of records; the same numbers as IMAGE_* in native/rootfs.h."""
+
+    DIRECTORY = 1
+    LINK = 2
+    FILE = 3
+    OWN_FILE = 4
+    BIND = 5
+    HIDE = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One thing in the image. What `argument` means depends on the kind: see native/rootfs.h."""
+
+    kind: RecordKind
+    path: str
+    argument: bytes = b""
+    mode: int = 0o755
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A file system that sandboxes start from."""
+
+    name: str
+    records: tuple[Record, ...]
+    environment: Mapping[str, str]
+    """What programs see by default."""
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """The host's directories that it shows."""
+        return tuple(
+            Path(os.fsdecode(record.argument))
+            for record in self.records
+            if record.kind is RecordKind.BIND
+        )
+
+    def description(self) -> bytes:
+        """The records as the launcher reads them."""
+        return b"".join(
+            struct.pack("<II", record.kind, record.mode) + text(record.path) + text(record.argument)
+            for record in self.records
+        )
+
+
+_USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
+_GROUPS = "root:x:0:\nnogroup:x:65534:\n"
+_SERVICES = "nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"
+
+
+def host_image() -> Image:
+    """The curated view of this machine: its `/usr`, a synthetic `/etc`, and this Python environment.
+
+    Nothing of home directories, of other trees, or of the machine's own `/etc` is in it, and
+    Tiltyard itself is hidden, because the reference solutions of generated tasks can be made with it.
+    Raises `SandboxRefused` when the machine has no `/usr`.
+    """
+    if not Path("/usr/bin").is_dir():
+        raise SandboxRefused("this machine has no /usr/bin to show in the host image.")
+    records = [
+        *_directories(),
+        *_etc(),
+        Record(kind=RecordKind.BIND, path="/usr", argument=b"/usr"),
+        *_hidden_below(Path("/usr")),
+        *_top_level(),
+        *_python(),
+    ]
+    environment = {
+        "PATH": f"{ENVIRONMENT_HOME}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        "TMPDIR": "/tmp",  # noqa: S108 - inside the sandbox
+    }
+    if sysconfig.get_config_var("Py_ENABLE_SHARED") and not _in_usr(Path(sys.base_prefix)):
+        environment["LD_LIBRARY_PATH"] = f"{PYTHON_HOME}/lib"
+    return Image(name="host", records=tuple(records), environment=environment)
+
+
+def _directories() -> Iterator[Record]:
+    modes = {"/workspace": 0o755, "/tmp": 0o1777, "/root": 0o700}  # noqa: S108 - inside the sandbox
+    plain = ("/dev", "/etc", "/home", "/mnt", "/opt", "/proc", "/run", "/srv", "/sys", "/var")
+    for path in (*plain, "/var/log"):
+        yield Record(kind=RecordKind.DIRECTORY, path=path)
+    for path, mode in (*modes.items(), ("/var/tmp", 0o1777)):  # noqa: S108 - inside the sandbox
+        yield Record(kind=RecordKind.DIRECTORY, path=path, mode=mode)
+
+
+def _etc() -> Iterator[Record]:
+    files = {
+        "passwd": _USERS,
+        "group": _GROUPS,
+        "hostname": "sandbox\n",
+        "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+        "resolv.conf": "",
+    }
+    for name, content in files.items():
+        yield Record(
+            kind=RecordKind.OWN_FILE, path=f"/etc/{name}", argument=content.encode(), mode=0o644
+        )
+    name, content = _SERVICES
+    yield Record(kind=RecordKind.FILE, path=f"/etc/{name}", argument=content.encode(), mode=0o644)
+    # Public files that programs of /usr need to find their libraries, types and certificates.
+    for shared in ("ld.so.cache", "mime.types", "protocols", "services", "ssl/certs/ca-certificates.crt"):
+        source = Path("/etc") / shared
+        if source.is_file():
+            yield Record(
+                kind=RecordKind.FILE, path=str(source), argument=source.read_bytes(), mode=0o644
+            )
+    yield from _links_in(Path("/etc/alternatives"))
+
+
+def _links_in(directory: Path) -> Iterator[Record]:
+    for link in sorted(directory.iterdir()) if directory.is_dir() else ():
+        if link.is_symlink():
+            yield Record(
+                kind=RecordKind.LINK, path=str(link), argument=os.fsencode(link.readlink())
+            )
+
+
+def _top_level() -> Iterator[Record]:
+    """`/bin`, `/lib` and their like: links into `/usr` on a merged system, else directories."""
+    for path in (Path("/bin"), Path("/sbin"), *sorted(Path("/").glob("lib*"))):
+        if path.is_symlink():
+            yield Record(
+                kind=RecordKind.LINK, path=str(path), argument=os.fsencode(path.readlink())
+            )
+        elif path.is_dir():
+            yield Record(kind=RecordKind.BIND, path=str(path), argument=os.fsencode(path))
+
+
+def _python() -> Iterator[Record]:
+    """This interpreter and its packages, at paths that say nothing of where the host keeps them."""
+    base = Path(sys.base_prefix).resolve()
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    program = Path(os.path.realpath(sys.executable))
+    if not _in_usr(base):
+        yield Record(kind=RecordKind.BIND, path=PYTHON_HOME, argument=os.fsencode(base))
+        yield from _hidden_below(base)
+        program = Path(PYTHON_HOME) / program.relative_to(base)
+    for name in ("python", "python3", f"python{version}"):
+        yield Record(
+            kind=RecordKind.LINK, path=f"{ENVIRONMENT_HOME}/bin/{name}", argument=os.fsencode(program)
+        )
+    settings = f"home = {program.parent}\ninclude-system-site-packages = false\n"
+    yield Record(
+        kind=RecordKind.FILE,
+        path=f"{ENVIRONMENT_HOME}/pyvenv.cfg",
+        argument=settings.encode(),
+        mode=0o644,
+    )
+    packages = Path(sysconfig.get_path("purelib")).resolve()
+    yield from _commands(packages)
+    yield Record(
+        kind=RecordKind.BIND,
+        path=f"{ENVIRONMENT_HOME}/lib/python{version}/site-packages",
+        argument=os.fsencode(packages),
+    )
+    yield from _hidden_below(packages)
+
+
+def _commands(packages: Path) -> Iterator[Record]:
+    """The environment's commands (pytest, ruff, ...), whose own scripts name the host's paths."""
+    found = importlib.metadata.distributions(path=[str(packages)])
+    for distribution in found:
+        if distribution.name == "tiltyard":
+            continue
+        for entry in distribution.entry_points:
+            if entry.group != "console_scripts" or "/" in entry.name:
+                continue
+            script = (
+                f"#!{ENVIRONMENT_HOME}/bin/python\nimport sys\nfrom {entry.module} import "
+                f"{entry.attr.partition('.')[0]}\nsys.exit({entry.attr}())\n"
+            )
+            yield Record(
+                kind=RecordKind.FILE,
+                path=f"{ENVIRONMENT_HOME}/bin/{entry.name}",
+                argument=script.encode(),
+            )
+
+
+def _hidden_below(source: Path) -> Iterator[Record]:
+    """What of Tiltyard lies below a directory that is shown."""
+    places = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    for place in sorted(places):
+        if source != place and source not in place.parents:
+            continue
+        for found in sorted(_of_tiltyard(place)):
+            yield Record(
+                kind=RecordKind.HIDE,
+                path="/",
+                argument=os.fsencode(found.relative_to(source)),
+            )
+
+
+def _of_tiltyard(packages: Path) -> Sequence[Path]:
+    return [found for found in packages.glob("*tiltyard*") if not found.is_symlink()]
+
+
+def _in_usr(path: Path) -> bool:
+    return path.is_relative_to("/usr")

@@ -1,0 +1,246 @@
+"""The host's side of tiltyard-launcher: starting it, asking it, hearing of its sandboxes' ends."""
+
+import asyncio
+import os
+import socket
+import struct
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tiltyard.core.errors import SandboxDied, SandboxError, SandboxRefused
+from tiltyard.sandbox.protocol import text, texts
+
+_REPLY_BYTES_MAX = 4096
+_START_TIMEOUT_S = 20.0
+_REQUEST_TIMEOUT_S = 20.0
+_EXIT_TIMEOUT_S = 10.0
+_REQUEST_IMAGE, _REQUEST_CREATE = 1, 2
+_REPLY_OK, _REPLY_FAILED, _REPLY_GONE = 1, 2, 3
+_DOCTOR = "run `tiltyard doctor`; it tries each kernel feature and says what to enable."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateOrder:
+    """All that the launcher needs for one sandbox."""
+
+    id: str
+    image: int
+    disk_bytes: int
+    inodes: int
+    for_zygotes: bool
+    first_id: int
+    """First host id of the sandbox's range; of no effect for an ordinary user."""
+    directories: Sequence[str]
+    settings: Sequence[tuple[str, str]]
+
+    def encode(self) -> bytes:
+        paths = [path for path, _ in self.settings]
+        values = [value for _, value in self.settings]
+        return b"".join(
+            (
+                struct.pack("<I", _REQUEST_CREATE),
+                text(self.id),
+                struct.pack(
+                    "<IQQII",
+                    self.image,
+                    self.disk_bytes,
+                    self.inodes,
+                    self.for_zygotes,
+                    self.first_id,
+                ),
+                texts(self.directories),
+                texts(paths),
+                texts(values),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One message of the launcher, with the descriptors that came with it."""
+
+    kind: int
+    errno: int
+    id: str
+    step: str
+    fds: tuple[int, ...]
+
+    def check(self, what: str) -> None:
+        """Raises `SandboxRefused` when the launcher could not do it."""
+        if self.kind == _REPLY_OK:
+            return
+        raise SandboxRefused(f"{what}: {self.step}: {os.strerror(self.errno)}.", fix=_DOCTOR)
+
+
+class Launcher:
+    """One launcher process. Dies with this process; `close` ends it with all its sandboxes."""
+
+    def __init__(self, process: subprocess.Popen[bytes], requests: socket.socket) -> None:
+        self._process = process
+        self._socket = requests
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[str, asyncio.Future[Reply]] = {}
+        self._gone: dict[str, asyncio.Future[None]] = {}
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        """Done when the launcher has ended, however it did."""
+        self._loop.add_reader(requests.fileno(), self._on_readable)
+
+    @classmethod
+    async def start(
+        cls, *, launcher: Path, init: Path, stage: Path, cgroups: Sequence[str]
+    ) -> "Launcher":
+        """Starts the process. Raises `SandboxRefused` with the failing call and the fix."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        argv = [str(launcher), str(theirs.fileno()), str(init), str(stage), *cgroups]
+        try:
+            process = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec of a small program, once
+                argv,
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # a terminal's Ctrl-C is this process's to handle
+                env={},
+            )
+        except OSError as error:
+            ours.close()
+            raise SandboxRefused(
+                f"cannot start {launcher}: {error.strerror}.", fix="build the package again: `make`."
+            ) from None
+        finally:
+            theirs.close()
+        self = cls(process, ours)
+        try:
+            reply = await self._reply_to("launcher", _START_TIMEOUT_S)
+            reply.check("the sandbox launcher cannot work here")
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def add_image(self, number: int, description: bytes) -> None:
+        """Stages an image under a number. Raises `SandboxRefused`."""
+        name = f"image-{number}"
+        fd = os.memfd_create(name, os.MFD_CLOEXEC)
+        try:
+            with open(fd, "wb", closefd=False) as file:  # noqa: PTH123, ASYNC230 - memory, not disk
+                file.write(description)
+            request = struct.pack("<I", _REQUEST_IMAGE) + text(name) + struct.pack("<I", number)
+            reply = await self._ask(name, request, fd)
+        finally:
+            os.close(fd)
+        reply.check("the image cannot be staged")
+
+    async def create(self, order: CreateOrder) -> tuple[socket.socket, int]:
+        """Makes a sandbox; returns its control socket and its pidfd, both the caller's.
+
+        Raises `SandboxRefused`. When cancelled half-way the sandbox ends by itself, because nobody
+        holds its control socket.
+        """
+        self._gone[order.id] = self._loop.create_future()
+        try:
+            reply = await self._ask(order.id, order.encode(), None)
+            reply.check(f"sandbox {order.id} cannot be made")
+        except BaseException:
+            self._gone.pop(order.id, None)
+            raise
+        control, pidfd = reply.fds
+        return socket.socket(fileno=control), pidfd
+
+    async def wait_gone(self, sandbox_id: str) -> None:
+        """Returns when a sandbox is reaped and its cgroups are removed."""
+        gone = self._gone.get(sandbox_id)
+        if gone is not None and not self.lost.done():
+            await asyncio.wait((gone, self.lost), return_when=asyncio.FIRST_COMPLETED)
+
+    async def close(self) -> None:
+        """Ends the launcher and every sandbox of it; idempotent."""
+        if not self.lost.done():
+            self._lose()
+        try:
+            await asyncio.to_thread(self._process.wait, _EXIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            await asyncio.to_thread(self._process.wait)
+
+    async def _ask(self, id_: str, request: bytes, fd: int | None) -> Reply:
+        if self.lost.done():
+            raise SandboxDied("the sandbox launcher has ended.", fix="open a new provider.")
+        fds = [] if fd is None else [fd]
+        # The socket takes a few hundred messages; a full one means that the launcher is behind.
+        deadline = self._loop.time() + _REQUEST_TIMEOUT_S
+        while True:
+            try:
+                socket.send_fds(self._socket, [request], fds)
+                break
+            except BlockingIOError:
+                if self._loop.time() > deadline:
+                    raise SandboxError("the sandbox launcher does not take requests.") from None
+                await self._writable()
+            except OSError as error:
+                raise SandboxDied(f"the sandbox launcher has ended: {error.strerror}.") from None
+        return await self._reply_to(id_, _REQUEST_TIMEOUT_S)
+
+    async def _writable(self) -> None:
+        ready = self._loop.create_future()
+        self._loop.add_writer(self._socket.fileno(), lambda: ready.done() or ready.set_result(None))
+        try:
+            await ready
+        finally:
+            self._loop.remove_writer(self._socket.fileno())
+
+    async def _reply_to(self, id_: str, timeout_s: float) -> Reply:
+        reply = self._waiting[id_] = self._loop.create_future()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await reply
+        except TimeoutError:
+            raise SandboxError(f"the sandbox launcher did not answer for {id_}.") from None
+        finally:
+            self._waiting.pop(id_, None)
+
+    def _on_readable(self) -> None:
+        while not self.lost.done():
+            try:
+                data, fds, _, _ = socket.recv_fds(self._socket, _REPLY_BYTES_MAX, 2)
+            except BlockingIOError:
+                return
+            except OSError:
+                data, fds = b"", []
+            if not data:
+                self._lose()
+                return
+            self._take(_parse(data, fds))
+
+    def _take(self, reply: Reply) -> None:
+        waiting: Callable[[Reply], None] | None = None
+        if reply.kind == _REPLY_GONE:
+            gone = self._gone.pop(reply.id, None)
+            if gone is not None:
+                gone.set_result(None)
+            return
+        future = self._waiting.get(reply.id)
+        if future is not None and not future.done():
+            waiting = future.set_result
+        if waiting is not None:
+            waiting(reply)
+        else:
+            for fd in reply.fds:  # nobody wants it any more: without its socket it ends itself
+                os.close(fd)
+
+    def _lose(self) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        self.lost.set_result(None)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(SandboxDied("the sandbox launcher has ended."))
+
+
+def _parse(data: bytes, fds: Sequence[int]) -> Reply:
+    kind, errno, length = struct.unpack_from("<III", data)
+    id_ = data[12 : 12 + length].decode()
+    (step_length,) = struct.unpack_from("<I", data, 12 + length)
+    step = data[16 + length : 16 + length + step_length].decode()
+    return Reply(kind=kind, errno=errno, id=id_, step=step, fds=tuple(fds))

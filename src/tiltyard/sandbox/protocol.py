@@ -1,0 +1,276 @@
+"""The framed protocol spoken with a sandbox's supervisor, host side. Pure: bytes in, values out.
+
+A frame is `u32 body length | u8 type | u8 flags | u16 zero | u32 id | body`, little-endian; the whole
+description is in native/protocol.h, and the two change together. What arrives here comes from
+tiltyard-init, which is ours, but out of a place where hostile code runs; so a frame that breaks the
+protocol raises `ProtocolError` and the sandbox is given up.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+
+from tiltyard.core.errors import SandboxDied
+
+VERSION = 1
+CHUNK_BYTES_MAX = 1024 * 1024
+BODY_BYTES_MAX = CHUNK_BYTES_MAX + 65_536
+_HEADER = struct.Struct("<IBBHI")
+_EXIT = struct.Struct("<iIQQQQQQ")
+_LIMITS = struct.Struct("<IIQIIQ")
+
+
+class ProtocolError(SandboxDied):
+    """The supervisor's stream is not the protocol. The sandbox is lost."""
+
+
+class FrameType(IntEnum):
+    """Types of frames; below 64 from the host, above from the supervisor."""
+
+    SPAWN = 1
+    FORK = 2
+    INPUT = 3
+    KILL = 4
+    WRITE = 5
+    READ = 6
+    LIST = 7
+    PING = 8
+    HELLO = 64
+    STARTED = 65
+    STDOUT = 66
+    STDERR = 67
+    CHANNEL = 68
+    EXIT = 69
+    DONE = 70
+    ERROR = 71
+    BYTES = 72
+    ENTRIES = 73
+    PONG = 74
+
+
+class SpawnFlag(IntFlag):
+    """How a program is started."""
+
+    NONE = 0
+    CHANNEL = 1
+    ZYGOTE = 2
+
+
+class ExitFlag(IntFlag):
+    """Why the supervisor ended an execution, when it did."""
+
+    NONE = 0
+    WALL = 1
+    OUTPUT = 2
+    KILLED = 4
+    NOT_STARTED = 8
+    DISK_FULL = 16
+    INPUT = 32
+    ZYGOTE_DIED = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One received frame."""
+
+    type: FrameType
+    flags: int
+    id: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramLimits:
+    """Limits of one execution, as the supervisor applies them. Zero means none where noted."""
+
+    wall_s: float
+    """0: none."""
+    cpu_s: int
+    """0: none."""
+    output_bytes_max: int
+    open_files: int
+    processes: int
+    address_space_bytes: int = 0
+    """0: none; used where no cgroup holds the memory limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawExit:
+    """The facts of an execution's end. What they mean is decided in `ending`."""
+
+    status: int
+    """A wait status, or an errno with `NOT_STARTED`."""
+    flags: ExitFlag
+    wall_s: float
+    cpu_s: float
+    memory_peak_bytes: int
+    """Largest resident size of one process, by getrusage."""
+    stdout_bytes: int
+    stderr_bytes: int
+    call: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One name in a directory of the sandbox."""
+
+    name: str
+    """Undecodable bytes appear as surrogate escapes."""
+    mode: int
+    """`st_mode`: type and permissions."""
+    size_bytes: int
+
+
+def frame(type_: FrameType, id_: int, body: bytes = b"", flags: int = 0) -> bytes:
+    """Encodes one frame."""
+    return _HEADER.pack(len(body), type_, flags, 0, id_) + body
+
+
+def text(value: str | bytes) -> bytes:
+    """Encodes a string field."""
+    raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+    return struct.pack("<I", len(raw)) + raw
+
+
+def texts(values: Sequence[str]) -> bytes:
+    """Encodes a list of strings."""
+    return struct.pack("<I", len(values)) + b"".join(map(text, values))
+
+
+def limits_field(limits: ProgramLimits) -> bytes:
+    """Encodes the limits that SPAWN and FORK carry."""
+    return _LIMITS.pack(
+        0 if limits.wall_s == 0 else max(1, round(limits.wall_s * 1000)),
+        limits.cpu_s,
+        limits.output_bytes_max,
+        limits.open_files,
+        limits.processes,
+        limits.address_space_bytes,
+    )
+
+
+def spawn_body(
+    *,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    stdin: bytes,
+    limits: ProgramLimits,
+    flags: SpawnFlag,
+) -> bytes:
+    """Encodes the body of SPAWN."""
+    return b"".join(
+        (
+            struct.pack("<I", flags),
+            limits_field(limits),
+            texts(argv),
+            texts([f"{name}={value}" for name, value in env.items()]),
+            text(cwd),
+            text(stdin),
+        )
+    )
+
+
+class FrameReader:
+    """Cuts a byte stream into frames. Holds at most one frame and one received block."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, block: bytes) -> Iterator[Frame]:
+        """Takes a block as received; yields every frame that is whole now.
+
+        Raises `ProtocolError` at the first byte that cannot be one.
+        """
+        buffer = self._buffer
+        buffer += block
+        at = 0
+        try:
+            while len(buffer) - at >= _HEADER.size:
+                length, type_, flags, zero, id_ = _HEADER.unpack_from(buffer, at)
+                if length > BODY_BYTES_MAX or zero:
+                    raise ProtocolError(f"frame of {length} bytes from the supervisor")
+                end = at + _HEADER.size + length
+                if end > len(buffer):
+                    return
+                try:
+                    known = FrameType(type_)
+                except ValueError:
+                    raise ProtocolError(f"frame of unknown type {type_}") from None
+                body = bytes(buffer[at + _HEADER.size : end])
+                at = end
+                yield Frame(type=known, flags=flags, id=id_, body=body)
+        finally:
+            del buffer[:at]
+
+
+def parse_exit(body: bytes) -> RawExit:
+    """Decodes the body of EXIT."""
+    try:
+        status, flags, wall, user, system, peak, out, err = _EXIT.unpack_from(body)
+        call, _ = _take_text(body, _EXIT.size)
+    except struct.error as error:
+        raise ProtocolError(f"malformed EXIT: {error}") from None
+    return RawExit(
+        status=status,
+        flags=ExitFlag(flags),
+        wall_s=wall / 1e6,
+        cpu_s=(user + system) / 1e6,
+        memory_peak_bytes=peak * 1024,
+        stdout_bytes=out,
+        stderr_bytes=err,
+        call=call.decode("utf-8", "replace"),
+    )
+
+
+def parse_error(body: bytes) -> tuple[int, str]:
+    """Decodes the body of ERROR into errno and the name of the failing call."""
+    try:
+        (errno,) = struct.unpack_from("<I", body)
+        call, _ = _take_text(body, 4)
+    except struct.error as error:
+        raise ProtocolError(f"malformed ERROR: {error}") from None
+    return errno, call.decode("utf-8", "replace")
+
+
+def parse_bytes(body: bytes) -> tuple[bool, bytes]:
+    """Decodes BYTES into whether the file ended, and the bytes."""
+    try:
+        (at_end,) = struct.unpack_from("<I", body)
+        data, _ = _take_text(body, 4)
+    except struct.error as error:
+        raise ProtocolError(f"malformed BYTES: {error}") from None
+    return bool(at_end), data
+
+
+def parse_entries(body: bytes) -> tuple[bool, tuple[Entry, ...]]:
+    """Decodes ENTRIES into whether the list was cut short, and its entries."""
+    entries = []
+    try:
+        cut, count = struct.unpack_from("<II", body)
+        at = 8
+        for _ in range(count):
+            mode, size = struct.unpack_from("<IQ", body, at)
+            name, at = _take_text(body, at + 12)
+            entries.append(
+                Entry(name=name.decode("utf-8", "surrogateescape"), mode=mode, size_bytes=size)
+            )
+    except struct.error as error:
+        raise ProtocolError(f"malformed ENTRIES: {error}") from None
+    return bool(cut), tuple(entries)
+
+
+def parse_u32(body: bytes) -> int:
+    """Decodes a body that is one number."""
+    if len(body) != 4:
+        raise ProtocolError(f"expected 4 bytes, got {len(body)}")
+    return int.from_bytes(body, "little")
+
+
+def _take_text(body: bytes, at: int) -> tuple[bytes, int]:
+    (length,) = struct.unpack_from("<I", body, at)
+    end = at + 4 + length
+    if end > len(body):
+        raise ProtocolError("a string reaches past its frame")
+    return body[at + 4 : end], end
