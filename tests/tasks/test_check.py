@@ -1,0 +1,112 @@
+"""The check that a task is sound, against an honest verifier and against verifiers that fail."""
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tiltyard.core.errors import GraderError, SandboxDied, UsageError
+from tiltyard.core.task import CallCase, CallSuite, Split, Submission, Task
+from tiltyard.core.verdict import Check, CheckStatus, Outcome, Verdict
+from tiltyard.tasks.catalog import load_tasks
+from tiltyard.tasks.check import Soundness, TaskReport, check_task, check_tasks
+from tiltyard.tasks.repair import make_task
+
+Verify = Callable[[Task, Submission], Awaitable[Verdict]]
+
+TASK = make_task(1, split=Split.TRAIN, families=["sum_above"])
+PASSED = Verdict(outcome=Outcome.GRADED, checks=(Check(id="h01", status=CheckStatus.PASSED),))
+
+
+def always(verdict: Verdict) -> Verify:
+    async def verify(_task: Task, _submission: Submission) -> Verdict:
+        return verdict
+
+    return verify
+
+
+async def test_generated_tasks_are_sound(verify: Verify) -> None:
+    tasks = [*load_tasks("repair:train?count=30"), *load_tasks("repair?families=unseen&count=30")]
+    reports = await check_tasks(tasks, verify, concurrency=4)
+    assert reports == tuple(
+        TaskReport(task_id=task.id, soundness=Soundness.SOUND) for task in tasks
+    )
+
+
+async def test_a_reference_that_fails_is_named_with_its_checks(verify: Verify) -> None:
+    report = await check_task(dataclasses.replace(TASK, reference=TASK.starter), verify)
+    assert report.soundness is Soundness.UNSOUND
+    assert report.problems[0].startswith("the reference fails h")
+    assert "(wrong_answer)" in report.problems[0]
+
+
+async def test_a_starter_that_passes_is_named(verify: Verify) -> None:
+    report = await check_task(dataclasses.replace(TASK, starter=TASK.reference), verify)
+    assert report.problems == ("the starter passes every check.",)
+
+
+async def test_tests_that_an_empty_module_passes_are_named(verify: Verify) -> None:
+    case = CallCase(id="h01", target="nothing", raises="KeyError")
+    task = dataclasses.replace(
+        TASK, starter="", reference="nothing = {}.__getitem__\n", hidden=CallSuite(cases=(case,))
+    )
+    report = await check_task(task, verify)
+    assert report.problems == (
+        "the reference fails h01 (wrong_answer).",
+        "an empty module passes every check.",
+    )
+
+
+async def test_no_check_at_all_is_unsound(verify: Verify) -> None:
+    report = await check_task(dataclasses.replace(TASK, hidden=CallSuite(cases=())), verify)
+    assert report.problems == ("the reference fails because no check was run.",)
+
+
+async def test_a_source_that_cannot_be_stored_is_a_report(verify: Verify) -> None:
+    report = await check_task(dataclasses.replace(TASK, reference="'\ud800'"), verify)
+    assert report.problems == ("the reference is no text that can be stored.",)
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+async def test_each_outcome_of_a_verifier_that_passes_all(outcome: Outcome) -> None:
+    report = await check_task(TASK, always(dataclasses.replace(PASSED, outcome=outcome)))
+    undecided = outcome in {Outcome.INFRA_FAULT, Outcome.CANCELLED}
+    assert report.soundness is (Soundness.UNDECIDED if undecided else Soundness.UNSOUND)
+    assert report.problems
+
+
+@pytest.mark.parametrize(
+    ("error", "soundness"),
+    [
+        (GraderError("the tests are empty."), Soundness.UNSOUND),
+        (SandboxDied("killed."), Soundness.UNDECIDED),
+    ],
+)
+async def test_an_error_of_the_verifier_is_a_report(error: Exception, soundness: Soundness) -> None:
+    async def verify(_task: Task, _submission: Submission) -> Verdict:
+        raise error
+
+    report = await check_task(TASK, verify)
+    assert report.soundness is soundness
+    assert len(report.problems) == 3
+    assert str(error) in report.problems[0]
+
+
+async def test_no_more_than_the_allowed_checks_run_at_once() -> None:
+    running, most = 0, 0
+
+    async def verify(_task: Task, _submission: Submission) -> Verdict:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return PASSED
+
+    tasks = load_tasks("repair?count=20")
+    reports = await check_tasks(tasks, verify, concurrency=3)
+    assert [report.task_id for report in reports] == [task.id for task in tasks]
+    assert most == 3
+    with pytest.raises(UsageError, match="concurrency is 0"):
+        await check_tasks(tasks, verify, concurrency=0)
