@@ -42,7 +42,7 @@ def gcd($a, $b):
     if $b == 0: return $a
     return gcd($b, $a % $b)
 """,
-        args=lambda rng, _: _common(rng, whole(rng, 1, 7)),
+        args=lambda rng, _: _factored(rng, whole(rng, 1, 7)),
         options={"a": ("a", "x", "n"), "b": ("b", "y", "m")},
     ),
     Template(
@@ -165,7 +165,7 @@ def depth($xs):
 )
 
 
-def _common(rng: Random, factor: int) -> tuple[int, int]:
+def _factored(rng: Random, factor: int) -> tuple[int, int]:
     return factor * whole(rng, 1, 12), factor * whole(rng, 0, 12)
 
 
