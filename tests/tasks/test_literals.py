@@ -41,7 +41,7 @@ def typed(value: object) -> object:
         case list() | tuple():
             return type(value), [typed(item) for item in value]
         case set() | frozenset():
-            return type(value), {repr(typed(item)) for item in value}
+            return type(value), sorted(repr(typed(item)) for item in value)
         case dict():
             return dict, {repr(typed(key)): typed(item) for key, item in value.items()}
         case _:
