@@ -33,7 +33,7 @@ class PolicyError(TiltyardError):
 
 
 class StoreError(TiltyardError):
-    """The run directory cannot be written or read. Free space or correct permissions, then resume."""
+    """The run directory cannot be written or read. Free space or correct permissions, resume."""
 
 
 class GraderError(TiltyardError):
@@ -57,4 +57,4 @@ class SandboxClosed(SandboxError):
 
 
 class SandboxFileError(SandboxError):
-    """A file request inside the sandbox was refused: missing, not regular, outside, full or too big."""
+    """A file request inside the sandbox was refused: missing, not regular, full or too big."""

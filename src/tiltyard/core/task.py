@@ -53,7 +53,7 @@ class CallSuite:
 
     cases: tuple[CallCase, ...]
     float_tolerance: float = 1e-9
-    """Relative and absolute tolerance for floats; everything else is compared exactly, types included."""
+    """Relative and absolute tolerance for floats; all else is compared exactly, types included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,7 @@
 
 from typing import TypeAlias, Union
 
-Value: TypeAlias = Union[  # noqa: UP007 - a recursive alias needs the string forms
-    None,
+Value: TypeAlias = Union[
     bool,
     int,
     float,
@@ -14,4 +13,5 @@ Value: TypeAlias = Union[  # noqa: UP007 - a recursive alias needs the string fo
     "dict[Value, Value]",
     "set[Value]",
     "frozenset[Value]",
+    None,
 ]

@@ -24,7 +24,15 @@ class Usage:
     pids_refused: int = 0
 
 
-NO_USAGE = Usage(cpu_s=None, memory_peak_bytes=None)
+CPU_CLOCK_S = 0.05
+"""The clock that enforces CPU-time limits ticks coarsely: a kill may come this much early."""
+
+_FORCED = {
+    ExitFlag.ZYGOTE_DIED: (Reason.SANDBOX_DIED, "the zygote ended"),
+    ExitFlag.WALL: (Reason.WALL_TIMEOUT, ""),
+    ExitFlag.OUTPUT: (Reason.OUTPUT, ""),
+    ExitFlag.INPUT: (Reason.KILLED, "it did not read what it was sent"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,24 +67,19 @@ def _reason(
     after: Usage,
     cpu_limit_s: int,
 ) -> tuple[Reason, str]:
-    forced = {
-        ExitFlag.ZYGOTE_DIED: (Reason.SANDBOX_DIED, "the zygote ended"),
-        ExitFlag.KILLED: (Reason.KILLED, ""),
-        ExitFlag.WALL: (Reason.WALL_TIMEOUT, ""),
-        ExitFlag.OUTPUT: (Reason.OUTPUT, ""),
-        ExitFlag.INPUT: (Reason.KILLED, "it did not read what it was sent"),
-    }
     failed = by_signal is not None or code != 0
     if failed and after.oom_kills > before.oom_kills:
         return Reason.OOM, ""
-    for flag, meaning in forced.items():
+    for flag, meaning in _FORCED.items():
         if flag in raw.flags:
             return meaning
     if by_signal is not None:
-        over = 0 < cpu_limit_s <= raw.cpu_s + 0.05  # the clock that kills ticks coarsely
+        over = 0 < cpu_limit_s <= raw.cpu_s + CPU_CLOCK_S
         if by_signal == signal.SIGXCPU or (by_signal == signal.SIGKILL and over):
             return Reason.CPU_TIMEOUT, ""
-        return Reason.SIGNAL, ""
+        # Asked to end after it had ended by itself, it ended by itself.
+        asked = by_signal == signal.SIGKILL and ExitFlag.KILLED in raw.flags
+        return (Reason.KILLED if asked else Reason.SIGNAL), ""
     if failed and ExitFlag.DISK_FULL in raw.flags:
         return Reason.DISK, ""
     if failed and after.pids_refused > before.pids_refused:

@@ -1,9 +1,9 @@
 """The framed protocol spoken with a sandbox's supervisor, host side. Pure: bytes in, values out.
 
-A frame is `u32 body length | u8 type | u8 flags | u16 zero | u32 id | body`, little-endian; the whole
-description is in native/protocol.h, and the two change together. What arrives here comes from
-tiltyard-init, which is ours, but out of a place where hostile code runs; so a frame that breaks the
-protocol raises `ProtocolError` and the sandbox is given up.
+A frame is `u32 body length | u8 type | u8 flags | u16 zero | u32 id | body`, little-endian; the
+whole description is in native/protocol.h, and the two change together. What arrives here comes
+from tiltyard-init, which is ours, but out of a place where hostile code runs; so a frame that
+breaks the protocol raises `ProtocolError` and the sandbox is given up.
 """
 
 import struct

@@ -1,10 +1,10 @@
 """A sandbox, as its user holds it: every request is spoken with the supervisor inside.
 
-Theory of operation. `Supervisor` is the asyncio protocol on the control socket: it numbers requests,
-cuts frames, and gives each frame to the execution or the reply that waits for it. `Sandbox` is the
-public face. When the socket ends, everything that waits is told `SandboxDied`, an execution becomes
-a result with reason `sandbox_died`, and every later call raises. Deadlines are kept inside by the
-supervisor, and a second time here: a supervisor that does not answer costs it its sandbox.
+Theory of operation. `Supervisor` is the asyncio protocol on the control socket: it numbers
+requests, cuts frames, and gives each to the execution or the reply that waits for it. `Sandbox` is
+the public face. When the socket ends, everything that waits is told `SandboxDied`, an execution
+becomes a result with reason `sandbox_died`, and every later call raises. Deadlines are kept inside
+by the supervisor, and a second time here: a supervisor that does not answer loses its sandbox.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import os
 import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Protocol, cast
 
 from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxFileError, SandboxRefused
 from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Reason, SandboxSpec
@@ -49,6 +50,12 @@ DEADLINE_GRACE_S = 3.0
 """How much later than the supervisor the host ends an execution, sandbox and all."""
 REQUEST_TIMEOUT_S = 30.0
 """For requests that no program can prolong: the supervisor must answer these."""
+
+
+class ReadUsage(Protocol):
+    """Reads a sandbox's cgroup from outside; `reset_peak` starts the peak of memory anew."""
+
+    def __call__(self, *, reset_peak: bool) -> Usage: ...
 
 
 class Execution:
@@ -154,8 +161,7 @@ class Supervisor(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -164,7 +170,7 @@ class Supervisor(asyncio.Protocol):
         except ProtocolError:
             self.abort()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the base's
         died = SandboxDied(f"sandbox {self._sandbox_id} has ended")
         if not self.lost.done():
             self.lost.set_result(None)
@@ -223,7 +229,7 @@ class Sandbox:
         isolation: str,
         enforced: Mapping[Limit, Enforcement],
         environment: Mapping[str, str],
-        read_usage: Callable[[bool], Usage],
+        read_usage: ReadUsage,
         destroy: Callable[[], Awaitable[None]],
     ) -> None:
         self.id = id_
@@ -264,7 +270,7 @@ class Sandbox:
         if not argv or any("\0" in word for word in (*argv, cwd)):
             raise ValueError(f"sandbox {self.id}: argv must not be empty or hold a NUL byte")
         if len(stdin) > CHUNK_BYTES_MAX:
-            raise ValueError(f"sandbox {self.id}: stdin is over {CHUNK_BYTES_MAX} bytes; write a file")
+            raise ValueError(f"sandbox {self.id}: stdin is over 1 MiB; write a file instead")
         body = spawn_body(
             argv=argv,
             env={**self.environment, **(env or {})},
@@ -275,7 +281,7 @@ class Sandbox:
             ),
             flags=SpawnFlag.NONE,
         )
-        before = self._read_usage(self._supervisor.running == 0)
+        before = self._read_usage(reset_peak=self._supervisor.running == 0)
         execution = self._supervisor.execution()
         self._supervisor.send(FrameType.SPAWN, execution.id, body)
         raw = await self.end_of(execution, timeout_s=timeout_s)
@@ -329,7 +335,7 @@ class Sandbox:
 
     def usage(self) -> Usage:
         """Readings of the sandbox's cgroup, from outside."""
-        return self._read_usage(False)
+        return self._read_usage(reset_peak=False)
 
     async def kill(self) -> None:
         """Kills every program in the sandbox; the sandbox itself stays."""
@@ -356,7 +362,7 @@ class Sandbox:
             )
 
     async def read(self, path: str, *, bytes_max: int = READ_BYTES_MAX) -> bytes:
-        """Reads a whole regular file. Raises `SandboxFileError`, also when it is over `bytes_max`."""
+        """Reads a whole regular file. Raises `SandboxFileError`, also over `bytes_max`."""
         parts: list[bytes] = []
         size = 0
         while True:
@@ -367,7 +373,8 @@ class Sandbox:
             size += len(data)
             if size > bytes_max:
                 raise SandboxFileError(
-                    f"sandbox {self.id}: {path!r} is over {bytes_max} bytes.", fix="raise bytes_max."
+                    f"sandbox {self.id}: {path!r} is over {bytes_max} bytes.",
+                    fix="raise bytes_max.",
                 )
             if at_end or not data:
                 return b"".join(parts)
@@ -381,7 +388,7 @@ class Sandbox:
         return entries
 
     async def close(self) -> None:
-        """Destroys the sandbox with all that runs in it. Idempotent; finishes even when cancelled."""
+        """Destroys the sandbox with all that runs in it. Idempotent; not stopped by cancelling."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
@@ -397,7 +404,8 @@ class Sandbox:
             code, call = parse_error(reply.body)
             full = "the disk limit is reached; " if code == errno.ENOSPC else ""
             raise SandboxFileError(
-                f"sandbox {self.id}: {type_.name.lower()} {path!r}: {full}{call}: {os.strerror(code)}"
+                f"sandbox {self.id}: {type_.name.lower()} {path!r}: {full}{call}: "
+                f"{os.strerror(code)}"
             )
         return reply
 
@@ -415,7 +423,7 @@ class Sandbox:
     def _result(
         self, execution: Execution, raw: RawExit | None, *, before: Usage, cpu_s: int
     ) -> ExecResult:
-        after = self._read_usage(False)
+        after = self._read_usage(reset_peak=False)
         if raw is None:
             oom = after.oom_kills > before.oom_kills
             ending = Ending(

@@ -1,1 +1,1 @@
-"""The native provider: sandboxes from the kernel's own namespaces, without Docker and without root."""
+"""The native provider: sandboxes from the kernel's namespaces, without Docker or root."""

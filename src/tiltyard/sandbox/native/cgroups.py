@@ -30,13 +30,17 @@ class Hierarchy:
 
 
 def detect(
-    mountinfo: str, own_cgroups: str, *, writable: Callable[[Path], bool], read: Callable[[Path], str]
+    mountinfo: str,
+    own_cgroups: str,
+    *,
+    writable: Callable[[Path], bool],
+    read: Callable[[Path], str],
 ) -> tuple[Hierarchy, ...]:
     """Finds, for each wanted controller, a hierarchy where directories can be made.
 
     `mountinfo` and `own_cgroups` are /proc/self/mountinfo and /proc/self/cgroup. `read` returns a
-    file's text, empty when it cannot be read. On v1 ours are made below this process's own cgroup, so
-    that limits set on it go on holding. On v2 a cgroup with processes in it cannot hand out
+    file's text, empty when it cannot be read. On v1 ours are made below this process's own cgroup,
+    so that limits set on it go on holding. On v2 a cgroup with processes in it cannot hand out
     controllers, so ours are made beside it, or at the root.
     """
     own = dict(_own_paths(own_cgroups))
@@ -162,7 +166,9 @@ def read_usage(
             if reset_peak and first:
                 _write(peak_file, "0")
             peak = _number(_read(peak_file))
-            oom = _field(_read(at / ("memory.oom_control" if first else "memory.events")), "oom_kill")
+            oom = _field(
+                _read(at / ("memory.oom_control" if first else "memory.events")), "oom_kill"
+            )
         if "pids" in tree.controllers:
             pids = _field(_read(at / "pids.events"), "max")
         if "cpuacct" in tree.controllers:
@@ -199,7 +205,7 @@ def sweep(hierarchies: Iterable[Hierarchy], *, start_time_of: Callable[[int], in
 
 
 def start_time_of(pid: int) -> int | None:
-    """When a process started, in the kernel's ticks since boot; None when there is no such process."""
+    """When a process started, in ticks since boot; None when there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

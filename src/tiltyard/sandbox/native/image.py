@@ -1,4 +1,4 @@
-"""What a sandbox's file system is made of, as records for the launcher. Pure, but for `host_image`."""
+"""What a sandbox's file system is made of, as records for the launcher."""
 
 import importlib.metadata
 import os
@@ -15,6 +15,9 @@ from tiltyard.sandbox.protocol import text
 
 PYTHON_HOME = "/opt/tiltyard/python"
 ENVIRONMENT_HOME = "/opt/tiltyard/env"
+PACKAGES_HOME = (
+    f"{ENVIRONMENT_HOME}/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+)
 
 
 class RecordKind(IntEnum):
@@ -66,14 +69,19 @@ class Image:
 
 _USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
 _GROUPS = "root:x:0:\nnogroup:x:65534:\n"
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PUBLIC_ETC = (
+    *("ld.so.cache", "mime.types", "protocols", "services"),
+    "ssl/certs/ca-certificates.crt",
+)
 _SERVICES = "nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"
 
 
 def host_image() -> Image:
-    """The curated view of this machine: its `/usr`, a synthetic `/etc`, and this Python environment.
+    """The curated view of this machine: `/usr`, a synthetic `/etc`, and this Python environment.
 
     Nothing of home directories, of other trees, or of the machine's own `/etc` is in it, and
-    Tiltyard itself is hidden, because the reference solutions of generated tasks can be made with it.
+    Tiltyard itself is hidden, because it can make the reference solutions of generated tasks.
     Raises `SandboxRefused` when the machine has no `/usr`.
     """
     if not Path("/usr/bin").is_dir():
@@ -87,7 +95,7 @@ def host_image() -> Image:
         *_python(),
     ]
     environment = {
-        "PATH": f"{ENVIRONMENT_HOME}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": f"{ENVIRONMENT_HOME}/bin:{_SYSTEM_PATH}",
         "HOME": "/root",
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",  # noqa: S108 - inside the sandbox
@@ -121,7 +129,7 @@ def _etc() -> Iterator[Record]:
     name, content = _SERVICES
     yield Record(kind=RecordKind.FILE, path=f"/etc/{name}", argument=content.encode(), mode=0o644)
     # Public files that programs of /usr need to find their libraries, types and certificates.
-    for shared in ("ld.so.cache", "mime.types", "protocols", "services", "ssl/certs/ca-certificates.crt"):
+    for shared in _PUBLIC_ETC:
         source = Path("/etc") / shared
         if source.is_file():
             yield Record(
@@ -160,7 +168,9 @@ def _python() -> Iterator[Record]:
         program = Path(PYTHON_HOME) / program.relative_to(base)
     for name in ("python", "python3", f"python{version}"):
         yield Record(
-            kind=RecordKind.LINK, path=f"{ENVIRONMENT_HOME}/bin/{name}", argument=os.fsencode(program)
+            kind=RecordKind.LINK,
+            path=f"{ENVIRONMENT_HOME}/bin/{name}",
+            argument=os.fsencode(program),
         )
     settings = f"home = {program.parent}\ninclude-system-site-packages = false\n"
     yield Record(
@@ -173,7 +183,7 @@ def _python() -> Iterator[Record]:
     yield from _commands(packages)
     yield Record(
         kind=RecordKind.BIND,
-        path=f"{ENVIRONMENT_HOME}/lib/python{version}/site-packages",
+        path=PACKAGES_HOME,
         argument=os.fsencode(packages),
     )
     yield from _hidden_below(packages)

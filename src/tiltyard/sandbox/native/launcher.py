@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,7 +93,7 @@ class Launcher:
     ) -> "Launcher":
         """Starts the process. Raises `SandboxRefused` with the failing call and the fix."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
+        ours.settimeout(0)
         argv = [str(launcher), str(theirs.fileno()), str(init), str(stage), *cgroups]
         try:
             process = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec of a small program, once
@@ -106,7 +106,8 @@ class Launcher:
         except OSError as error:
             ours.close()
             raise SandboxRefused(
-                f"cannot start {launcher}: {error.strerror}.", fix="build the package again: `make`."
+                f"cannot start {launcher}: {error.strerror}.",
+                fix="build the package again: `make`.",
             ) from None
         finally:
             theirs.close()
@@ -124,7 +125,7 @@ class Launcher:
         name = f"image-{number}"
         fd = os.memfd_create(name, os.MFD_CLOEXEC)
         try:
-            with open(fd, "wb", closefd=False) as file:  # noqa: PTH123, ASYNC230 - memory, not disk
+            with open(fd, "wb", closefd=False) as file:  # noqa: ASYNC230 - memory, not a disk
                 file.write(description)
             request = struct.pack("<I", _REQUEST_IMAGE) + text(name) + struct.pack("<I", number)
             reply = await self._ask(name, request, fd)
@@ -183,15 +184,16 @@ class Launcher:
         return await self._reply_to(id_, _REQUEST_TIMEOUT_S)
 
     async def _writable(self) -> None:
-        ready = self._loop.create_future()
-        self._loop.add_writer(self._socket.fileno(), lambda: ready.done() or ready.set_result(None))
+        ready = asyncio.Event()
+        self._loop.add_writer(self._socket.fileno(), ready.set)
         try:
-            await ready
+            await ready.wait()
         finally:
             self._loop.remove_writer(self._socket.fileno())
 
     async def _reply_to(self, id_: str, timeout_s: float) -> Reply:
-        reply = self._waiting[id_] = self._loop.create_future()
+        reply: asyncio.Future[Reply] = self._loop.create_future()
+        self._waiting[id_] = reply
         try:
             async with asyncio.timeout(timeout_s):
                 return await reply
@@ -214,20 +216,17 @@ class Launcher:
             self._take(_parse(data, fds))
 
     def _take(self, reply: Reply) -> None:
-        waiting: Callable[[Reply], None] | None = None
         if reply.kind == _REPLY_GONE:
             gone = self._gone.pop(reply.id, None)
             if gone is not None:
                 gone.set_result(None)
             return
-        future = self._waiting.get(reply.id)
-        if future is not None and not future.done():
-            waiting = future.set_result
-        if waiting is not None:
-            waiting(reply)
-        else:
-            for fd in reply.fds:  # nobody wants it any more: without its socket it ends itself
-                os.close(fd)
+        waiting = self._waiting.get(reply.id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(reply)
+            return
+        for fd in reply.fds:  # nobody wants it any more: without its socket it ends itself
+            os.close(fd)
 
     def _lose(self) -> None:
         self._loop.remove_reader(self._socket.fileno())

@@ -22,4 +22,6 @@ def native_program(name: str) -> Path:
             path = Path(str(file.locate()))
             if path.is_file():
                 return path
-    raise SandboxRefused(f"{name} was not built.", fix="install the package: `make` or `pip install .`")
+    raise SandboxRefused(
+        f"{name} was not built.", fix="install the package: `make` or `pip install .`"
+    )

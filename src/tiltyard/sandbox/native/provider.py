@@ -6,27 +6,30 @@ import os
 import signal
 import socket
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
-from tiltyard.core.errors import SandboxRefused, SandboxError
+from tiltyard.core.errors import SandboxError, SandboxRefused
 from tiltyard.core.execution import Enforcement, Limit, SandboxSpec
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.ending import Usage
 from tiltyard.sandbox.native import cgroups
-from tiltyard.sandbox.native.image import Image, host_image
+from tiltyard.sandbox.native.image import ENVIRONMENT_HOME, PACKAGES_HOME, Image, host_image
 from tiltyard.sandbox.native.launcher import CreateOrder, Launcher
 from tiltyard.sandbox.native.programs import native_program
 from tiltyard.sandbox.supervised import Sandbox, Supervisor
+from tiltyard.sandbox.zygotes import Interpreter
 
 FIRST_HOST_ID = 2_000_000_000
-"""Start of the host ids that sandboxes get as root: above what distributions and systemd hand out."""
+"""Start of the host ids that sandboxes get as root: above all that systemd hands out."""
 IDS_PER_SANDBOX = 65_536
 ID_RANGES = 30_000
 READY_TIMEOUT_S = 20.0
 DESTROY_TIMEOUT_S = 10.0
 STAGES = ("/mnt", "/media", "/srv", "/opt", "/home", "/var/tmp", "/tmp")  # noqa: S108 - a mount point
-"""Where the launcher may mount its stage, seen by itself only; the first that hides nothing shown."""
+"""Where the launcher may mount its stage, which only it sees; the first that hides no source."""
 
 _launchers = itertools.count()
 
@@ -45,9 +48,19 @@ class NativeProvider:
         """The rung of the ladder that is in force. There is no silent lower one."""
         self.enforced: Mapping[Limit, Enforcement] = {}
 
-    async def __aenter__(self) -> "NativeProvider":
+    @property
+    def interpreter(self) -> Interpreter:
+        """The Python inside its sandboxes. Raises `SandboxRefused` when nothing was built."""
+        return Interpreter(
+            python=f"{ENVIRONMENT_HOME}/bin/python",
+            packages=PACKAGES_HOME,
+            filter=native_program("seccomp.bpf").read_bytes(),
+        )
+
+    async def __aenter__(self) -> Self:
         """Starts the launcher. Raises `SandboxRefused` with the failing call and the fix."""
-        image = self._image = self._image or await asyncio.to_thread(host_image)
+        image: Image = self._image or await asyncio.to_thread(host_image)
+        self._image = image
         own_start = cgroups.start_time_of(os.getpid())
         self._owner = f"{cgroups.PREFIX}{os.getpid()}-{own_start}-{next(_launchers)}"
         self._hierarchies = usable_hierarchies()
@@ -150,11 +163,9 @@ class NativeProvider:
                 await launcher.wait_gone(id_)
 
         try:
-            control.setblocking(False)
+            control.settimeout(0)
             loop = asyncio.get_running_loop()
-            _, supervisor = await loop.create_unix_connection(
-                lambda: Supervisor(id_), sock=control
-            )
+            _, supervisor = await loop.create_unix_connection(lambda: Supervisor(id_), sock=control)
             async with asyncio.timeout(READY_TIMEOUT_S):
                 await supervisor.ready()
         except BaseException as error:
@@ -170,11 +181,11 @@ class NativeProvider:
             isolation=self.isolation,
             enforced=self.enforced,
             environment=image.environment,
-            read_usage=lambda reset: self._usage(id_, reset),
+            read_usage=partial(self._usage, id_),
             destroy=destroy,
         )
 
-    def _usage(self, sandbox_id: SandboxId, reset_peak: bool) -> Usage:  # noqa: FBT001 - a callback
+    def _usage(self, sandbox_id: SandboxId, *, reset_peak: bool) -> Usage:
         return cgroups.read_usage(
             self._hierarchies, owner=self._owner, sandbox=sandbox_id, reset_peak=reset_peak
         )
@@ -185,7 +196,9 @@ class NativeProvider:
         limits = spec.limits
         for name in ("memory_bytes", "pids", "cpus", "open_files", "disk_bytes", "inodes"):
             if not 0 < getattr(limits, name) < 2**50:
-                raise SandboxRefused(f"the limit {name} is {getattr(limits, name)}; it must be positive.")
+                raise SandboxRefused(
+                    f"the limit {name} is {getattr(limits, name)}; it must be positive."
+                )
         missing = sorted(
             limit
             for limit, by in self.enforced.items()

@@ -1,0 +1,215 @@
+"""Kept interpreters: runs that start in a millisecond, each isolated from every other.
+
+A *cell* is a sandbox with one zygote in it (see `inside/zygote.py` for how a run is isolated). A
+cell serves one run at a time, so the sandbox's memory and process limits are that run's. After it,
+its whole pid namespace has been killed and reaped before the cell serves again; a cell about which
+that is not certain is destroyed. A zygote never runs what it was not started with.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import resources
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from tiltyard.core.errors import SandboxClosed, SandboxError
+from tiltyard.core.execution import MIB, Reason, SandboxSpec
+from tiltyard.sandbox.ending import Ending, ending_of
+from tiltyard.sandbox.pool import Provider
+from tiltyard.sandbox.protocol import ProgramLimits, SpawnFlag
+from tiltyard.sandbox.streams import Capture, ChannelInbox
+from tiltyard.sandbox.supervised import Execution, Sandbox
+
+HOME = "/run/tiltyard"
+END_TIMEOUT_S = 5.0
+"""Killing a run takes a millisecond; a cell that needs longer than this is destroyed."""
+RUN_OUTPUT_BYTES_MAX = 16 * MIB
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """The Python of a provider's sandboxes, and what its runs are restricted with."""
+
+    python: str
+    """The interpreter's path, inside the sandbox."""
+    packages: str
+    """The directory of installed packages, inside the sandbox."""
+    filter: bytes
+    """The compiled system-call filter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZygoteProgram:
+    """What a zygote is started with."""
+
+    files: Mapping[str, str]
+    """Sources by file name; they can import each other while the zygote starts."""
+    main: str
+    """The file whose `serve(channel)` every run calls."""
+    run_disk_bytes: int = 32 * MIB
+
+
+class Run:
+    """One isolated run: talk with it over its channel, then `end` it."""
+
+    def __init__(self, sandbox: Sandbox, execution: Execution, limits: ProgramLimits) -> None:
+        self._sandbox = sandbox
+        self._execution = execution
+        self._limits = limits
+        self._before = sandbox.usage()
+        self.cpu_s = 0.0
+        """CPU time of its processes; known once it has ended."""
+
+    @property
+    def channel(self) -> ChannelInbox:
+        return self._execution.channel
+
+    @property
+    def stdout(self) -> Capture:
+        return self._execution.stdout
+
+    @property
+    def stderr(self) -> Capture:
+        return self._execution.stderr
+
+    def send(self, data: bytes) -> None:
+        self._execution.send(data)
+
+    async def ended(self) -> Ending:
+        """Waits for its end, by itself or at a limit, and says what that was."""
+        raw = await self._sandbox.end_of(self._execution, timeout_s=self._limits.wall_s)
+        after = self._sandbox.usage()
+        if raw is None:
+            oom = after.oom_kills > self._before.oom_kills
+            reason = Reason.OOM if oom else Reason.SANDBOX_DIED
+            return Ending(reason=reason, exit_code=None, signal=None)
+        self.cpu_s = raw.cpu_s
+        return ending_of(raw, before=self._before, after=after, cpu_limit_s=self._limits.cpu_s)
+
+    async def end(self) -> Ending:
+        """Kills it, waits until nothing of it is left, and says how it ended."""
+        self._execution.kill()
+        return await self.ended()
+
+
+class ZygoteCells:
+    """A bounded set of cells with the same program. Use with `async with`."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        interpreter: Interpreter,
+        program: ZygoteProgram,
+        spec: SandboxSpec,
+        cells_max: int,
+    ) -> None:
+        self._provider = provider
+        self._interpreter = interpreter
+        self._program = program
+        self._spec = spec
+        self._idle: deque[tuple[Sandbox, Execution]] = deque()
+        self._places = asyncio.Semaphore(cells_max)
+        self._all: set[Sandbox] = set()
+        self._open = False
+
+    async def __aenter__(self) -> Self:
+        self._open = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open = False
+        self._idle.clear()
+        for sandbox in tuple(self._all):
+            await asyncio.shield(self._discard(sandbox))
+
+    @property
+    def cells(self) -> int:
+        """How many cells live."""
+        return len(self._all)
+
+    @asynccontextmanager
+    async def run(self, *, wall_s: float, cpu_s: int) -> AsyncIterator[Run]:
+        """A fresh run, ended with the block. Waits while every cell is busy.
+
+        Raises `SandboxError` when no cell can be made.
+        """
+        if not self._open:
+            raise SandboxClosed("the cells are closed.", fix="use them inside their `async with`.")
+        async with self._places:
+            sandbox, zygote = await self._take()
+            limits = sandbox.program_limits(
+                wall_s=wall_s, cpu_s=cpu_s, output_bytes_max=RUN_OUTPUT_BYTES_MAX
+            )
+            clean = False
+            execution: Execution | None = None
+            try:
+                execution = sandbox.fork(zygote, limits=limits)
+                yield Run(sandbox, execution, limits)
+            finally:
+                if execution is not None:
+                    clean = await asyncio.shield(_clear(execution))
+                if clean and sandbox.alive and not zygote.ended.done() and self._open:
+                    self._idle.append((sandbox, zygote))
+                else:
+                    await asyncio.shield(self._discard(sandbox))
+
+    async def _take(self) -> tuple[Sandbox, Execution]:
+        while self._idle:
+            sandbox, zygote = self._idle.pop()
+            if sandbox.alive and not zygote.ended.done():
+                return sandbox, zygote
+            await self._discard(sandbox)
+        return await self._make()
+
+    async def _make(self) -> tuple[Sandbox, Execution]:
+        program, interpreter = self._program, self._interpreter
+        sandbox = await self._provider.create(self._spec, for_zygotes=True)
+        self._all.add(sandbox)
+        try:
+            for name, source in program.files.items():
+                await sandbox.write(f"{HOME}/{name}", source)
+            await sandbox.write(f"{HOME}/filter.bpf", interpreter.filter)
+            zygote_source = (resources.files(__package__) / "inside" / "zygote.py").read_text()
+            await sandbox.write(f"{HOME}/zygote.py", zygote_source)
+            argv = [
+                *(interpreter.python, "-I", "-S", "-B", f"{HOME}/zygote.py"),
+                *(f"{HOME}/{program.main}", f"{HOME}/filter.bpf"),
+                *(str(program.run_disk_bytes), interpreter.packages),
+            ]
+            zygote = sandbox.start(
+                argv, flags=SpawnFlag.ZYGOTE, limits=sandbox.program_limits(wall_s=0)
+            )
+        except BaseException:
+            await asyncio.shield(self._discard(sandbox))
+            raise
+        return sandbox, zygote
+
+    async def _discard(self, sandbox: Sandbox) -> None:
+        self._all.discard(sandbox)
+        try:
+            await sandbox.close()
+        except (SandboxError, TimeoutError) as error:
+            _log.error("cell_close_failed", sandbox_id=sandbox.id, error=str(error))
+
+
+async def _clear(execution: Execution) -> bool:
+    """Kills what is left of a run. True when it is certain that nothing is."""
+    execution.kill()
+    try:
+        async with asyncio.timeout(END_TIMEOUT_S):
+            return await asyncio.shield(execution.ended) is not None
+    except TimeoutError:
+        return False

@@ -1,0 +1,1 @@
+"""Programs of split mode that run inside a sandbox, shipped into it as text."""

@@ -1,0 +1,206 @@
+"""The verifier: a submission in, a verdict out; never an exception for what a submission does.
+
+A fault of ours is told apart by who saw it: only this side declares one, from what the supervisor,
+the cgroup and its own code say, never from what a solution printed, returned or exited with. A lost
+sandbox is tried once more in a new one, and the verdict says so; a second loss is an infrastructure
+fault without a reward.
+"""
+
+import asyncio
+import hashlib
+import time
+from importlib import resources
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from tiltyard.core.errors import GraderError, SandboxError
+from tiltyard.core.execution import SandboxSpec
+from tiltyard.core.task import CallSuite, PytestSuite, Submission, Task
+from tiltyard.core.verdict import Check, Outcome, Verdict
+from tiltyard.sandbox.pool import Provider
+from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
+from tiltyard.verify.split.calls import judge_calls
+from tiltyard.verify.split.candidate import Candidate
+from tiltyard.verify.split.pytests import FileReport, checks_of, run_file, test_files
+from tiltyard.verify.submission import Taken, take
+
+VERSION = "split-1"
+TRIES = 2
+TESTER_CPU_S = 120
+
+_log = structlog.get_logger(__name__)
+
+
+def _program(main: str) -> ZygoteProgram:
+    inside = resources.files(__package__) / "split" / "inside"
+    files = {name: (inside / name).read_text() for name in ("codec.py", main)}
+    return ZygoteProgram(files=files, main=main)
+
+
+class SplitVerifier:
+    """Verifies function tasks in split mode. Use with `async with`; safe to call concurrently."""
+
+    def __init__(
+        self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec, cells_max: int = 4
+    ) -> None:
+        """`spec` is what candidates and testers run under; `cells_max` bounds each kind."""
+        self._candidates = ZygoteCells(
+            provider,
+            interpreter=interpreter,
+            program=_program("candidate.py"),
+            spec=spec,
+            cells_max=cells_max,
+        )
+        self._testers = ZygoteCells(
+            provider,
+            interpreter=interpreter,
+            program=_program("tester.py"),
+            spec=spec,
+            cells_max=cells_max,
+        )
+        self._expected: dict[str, tuple[str, ...]] = {}
+        self._expecting = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        await self._candidates.__aenter__()
+        await self._testers.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._testers.__aexit__(kind, error, trace)
+        await self._candidates.__aexit__(kind, error, trace)
+
+    async def verify(self, task: Task, submission: Submission) -> Verdict:
+        """Judges a submission. Raises only when cancelled."""
+        started = time.monotonic()
+        taken = take(task, submission)
+        if taken.problem:
+            return Verdict(
+                outcome=Outcome.AGENT_FAULT,
+                tamper=taken.tamper,
+                detail=taken.problem,
+                verifier=VERSION,
+            )
+        for attempt in range(1, TRIES + 1):
+            try:
+                return await self._verify_once(task, taken, started=started, attempt=attempt)
+            except GraderError as error:
+                return self._fault(Outcome.GRADER_FAULT, error, taken, started)
+            except SandboxError as error:
+                _log.warning(
+                    "verification_lost", task_id=task.id, attempt=attempt, error=str(error)
+                )
+                lost = error
+        return self._fault(Outcome.INFRA_FAULT, lost, taken, started)
+
+    def _fault(self, outcome: Outcome, error: Exception, taken: Taken, started: float) -> Verdict:
+        return Verdict(
+            outcome=outcome,
+            tamper=taken.tamper,
+            detail=str(error),
+            verifier=VERSION,
+            wall_s=time.monotonic() - started,
+        )
+
+    async def _verify_once(
+        self, task: Task, taken: Taken, *, started: float, attempt: int
+    ) -> Verdict:
+        if isinstance(task.hidden, CallSuite):
+            checks, cpu_s = await self._by_calls(task, taken.source, task.hidden)
+        else:
+            checks, cpu_s = await self._by_pytest(task, taken.source, task.hidden)
+        return Verdict(
+            outcome=Outcome.GRADED,
+            checks=checks,
+            tamper=taken.tamper,
+            detail="verified again after a sandbox was lost" if attempt > 1 else "",
+            verifier=VERSION,
+            wall_s=time.monotonic() - started,
+            cpu_s=cpu_s,
+        )
+
+    async def _by_calls(
+        self, task: Task, source: bytes, suite: CallSuite
+    ) -> tuple[tuple[Check, ...], float]:
+        if not suite.cases:
+            raise GraderError(f"task {task.id} has no tests.", fix="give it at least one case.")
+        async with self._candidates.run(wall_s=task.time_limit_s, cpu_s=_cpu_limit_s(task)) as run:
+            candidate = Candidate(run, deadline_s=task.time_limit_s)
+            checks = await judge_calls(candidate, module=task.module, source=source, suite=suite)
+            await run.end()
+            return checks, run.cpu_s
+
+    async def _by_pytest(
+        self, task: Task, source: bytes, suite: PytestSuite
+    ) -> tuple[tuple[Check, ...], float]:
+        expected = await self._expected_ids(task, suite)
+        reports, cpu_s = await self._pytest_reports(task, source, suite)
+        return checks_of(expected, reports), cpu_s
+
+    async def _expected_ids(self, task: Task, suite: PytestSuite) -> tuple[str, ...]:
+        """The tests there are, fixed with the reference, which must pass every one of them."""
+        key = _suite_key(task, suite)
+        async with self._expecting:
+            if key not in self._expected:
+                reports, _ = await self._pytest_reports(task, task.reference.encode(), suite)
+                self._expected[key] = _checked_ids(task, reports)
+        return self._expected[key]
+
+    async def _pytest_reports(
+        self, task: Task, source: bytes, suite: PytestSuite
+    ) -> tuple[tuple[FileReport, ...], float]:
+        reports: list[FileReport] = []
+        cpu_s = 0.0
+        for file in test_files(suite):
+            async with (
+                self._testers.run(wall_s=task.time_limit_s * 2, cpu_s=TESTER_CPU_S) as tester,
+                self._candidates.run(wall_s=task.time_limit_s, cpu_s=_cpu_limit_s(task)) as run,
+            ):
+                report = await run_file(
+                    tester=tester,
+                    candidate=Candidate(run, deadline_s=task.time_limit_s),
+                    module=task.module,
+                    source=source,
+                    file=file,
+                    suite=suite,
+                    deadline_s=task.time_limit_s * 2,
+                )
+                reports.append(report)
+                await run.end()
+                cpu_s += run.cpu_s
+        return tuple(reports), cpu_s
+
+
+def _checked_ids(task: Task, reports: tuple[FileReport, ...]) -> tuple[str, ...]:
+    ids = tuple(test_id for report in reports for test_id in report.collected)
+    for report in reports:
+        if report.errors:
+            raise GraderError(f"task {task.id}: its tests cannot be collected: {report.errors}")
+    if not ids:
+        raise GraderError(f"task {task.id} has no tests.", fix="add files named test_*.py.")
+    failed = [check for check in checks_of(ids, reports) if check.status != "passed"]
+    if failed:
+        first = failed[0]
+        raise GraderError(
+            f"task {task.id}: its reference fails {len(failed)} of {len(ids)} tests; "
+            f"first {first.id}: {first.evidence}"
+        )
+    return ids
+
+
+def _suite_key(task: Task, suite: PytestSuite) -> str:
+    digest = hashlib.sha256(task.module.encode())
+    for part in (task.reference, *(text for item in sorted(suite.files.items()) for text in item)):
+        digest.update(len(part).to_bytes(8, "little") + part.encode())
+    return digest.hexdigest()
+
+
+def _cpu_limit_s(task: Task) -> int:
+    return max(1, round(task.time_limit_s))
