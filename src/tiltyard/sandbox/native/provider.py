@@ -59,8 +59,9 @@ class NativeProvider:
 
     async def __aenter__(self) -> Self:
         """Starts the launcher. Raises `SandboxRefused` with the failing call and the fix."""
-        image: Image = self._image or await asyncio.to_thread(host_image)
-        self._image = image
+        if self._image is None:
+            self._image = await asyncio.to_thread(host_image)
+        image = self._image
         own_start = cgroups.start_time_of(os.getpid())
         self._owner = f"{cgroups.PREFIX}{os.getpid()}-{own_start}-{next(_launchers)}"
         self._hierarchies = usable_hierarchies()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tiltyard.core.errors import GraderError
 from tiltyard.core.task import PytestSuite
+from tiltyard.core.values import Value
 from tiltyard.core.verdict import Check, CheckStatus
 from tiltyard.sandbox.streams import ChannelClosed
 from tiltyard.sandbox.zygotes import Run

@@ -9,8 +9,8 @@ host are a u32 length and one encoded value:
                    ("end", [collected test ids], words about collection errors)
 
 A status is "passed", "wrong", "exception", "gone" or "not_passed". `request` and `reply` are the
-candidate's, encoded; the host passes them on unread. A reply is hostile: it is decoded within bounds
-and becomes a plain value, an exception or a proxy, and nothing else.
+candidate's, encoded; the host passes them on unread. A reply is hostile: it is decoded within
+bounds and becomes a plain value, an exception or a proxy, and nothing else.
 """
 
 import builtins
