@@ -54,6 +54,15 @@ class PolicyReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What was read from a reply: the module's new source, or why there is none."""
+
+    code: str | None
+    problem: str = ""
+    """In words that the policy may see; empty when there is code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One turn: the reply, the code it led to, and what running the examples showed."""
 

@@ -1,0 +1,220 @@
+"""One rollout, from the first turn to the committed outcome."""
+
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from tiltyard import __version__
+from tiltyard.core.errors import PolicyError, SandboxDied, SandboxError, SandboxFileError
+from tiltyard.core.execution import ExecResult, Reason, SandboxSpec
+from tiltyard.core.ids import GroupId, RolloutId
+from tiltyard.core.task import Submission, Task
+from tiltyard.core.trajectory import Answer, Observation, PolicyReply, Prompt, Step, Trajectory
+from tiltyard.core.verdict import Outcome, Verdict
+from tiltyard.rollout.examples import EXAMPLES_FILE, examples_program, examples_text
+from tiltyard.sandbox.pool import Pool
+from tiltyard.sandbox.supervised import Sandbox
+from tiltyard.verify.reward import reward_of
+
+EXAMPLES_TIMEOUT_S = 10.0
+FEEDBACK_CHARACTERS_MAX = 2_000
+
+_log = structlog.get_logger(__name__)
+
+
+class Policy(Protocol):
+    """Whatever produces the turns of a rollout."""
+
+    @property
+    def name(self) -> str:
+        """For records: what it is, without secrets."""
+        ...
+
+    async def respond(self, prompt: Prompt) -> PolicyReply:
+        """One turn. Raises `PolicyError` when it cannot answer, which is no fault of the model."""
+        ...
+
+
+ReadAnswer = Callable[[str, str], Answer]
+"""From the module as it stands and a reply's text to its new source. Never raises."""
+
+Verify = Callable[[RolloutId, Task, Submission], Awaitable[tuple[Verdict, RolloutId | None]]]
+"""Judges a submission; the second value names the rollout whose verdict is shared, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A rollout that is to be made."""
+
+    id: RolloutId
+    group: GroupId
+    task: Task
+    sample: int
+    """Index within the group."""
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What all rollouts of a run have in common."""
+
+    policy: Policy
+    read_answer: ReadAnswer
+    pool: Pool
+    spec: SandboxSpec
+    verify: Verify
+    turns_max: int
+
+
+class _Progress:
+    """What is recorded of a rollout, however it ends."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.verdict: Verdict | None = None
+        self.shared: RolloutId | None = None
+
+
+async def run_episode(attempt: Attempt, setting: Setting) -> Trajectory:
+    """Makes one rollout. Whatever fails is recorded in it; only cancelling raises.
+
+    Use `cancelled_trajectory` for the record of a rollout that was cancelled.
+    """
+    progress = _Progress()
+    started_unix_s, started = time.time(), time.monotonic()
+    try:
+        await _turns(attempt, setting, progress)
+    except (PolicyError, SandboxError) as error:
+        progress.verdict = Verdict(outcome=Outcome.INFRA_FAULT, detail=str(error))
+    except Exception as error:  # noqa: BLE001 - the boundary of one rollout
+        # A defect of ours in one rollout must not end the others, nor look like the policy's.
+        _log.exception("rollout_failed", rollout_id=attempt.id)
+        detail = f"internal error: {type(error).__name__}: {error}"
+        progress.verdict = Verdict(outcome=Outcome.INFRA_FAULT, detail=detail)
+    assert progress.verdict is not None  # noqa: S101 - set on every path above
+    return _trajectory(
+        attempt,
+        steps=tuple(progress.steps),
+        verdict=progress.verdict,
+        shared=progress.shared,
+        started_unix_s=started_unix_s,
+        wall_s=time.monotonic() - started,
+    )
+
+
+def cancelled_trajectory(attempt: Attempt) -> Trajectory:
+    """The record of a rollout that was stopped before its end."""
+    verdict = Verdict(outcome=Outcome.CANCELLED, detail="stopped before its end")
+    return _trajectory(
+        attempt, steps=(), verdict=verdict, shared=None, started_unix_s=time.time(), wall_s=0.0
+    )
+
+
+async def _turns(attempt: Attempt, setting: Setting, progress: _Progress) -> None:
+    task = attempt.task
+    code, answered = task.starter, False
+    async with AsyncExitStack() as held:
+        sandbox: Sandbox | None = None
+        for turn in range(setting.turns_max):
+            reply = await setting.policy.respond(_prompt(attempt, code, progress.steps))
+            answer = setting.read_answer(code, reply.text)
+            if answer.code is None:
+                progress.steps.append(_unread(reply, answer.problem))
+                continue
+            code, answered = answer.code, True
+            if turn + 1 == setting.turns_max:
+                # Nobody would read what running the examples shows.
+                progress.steps.append(Step(reply=reply, code=code))
+                break
+            if sandbox is None:
+                sandbox = await held.enter_async_context(setting.pool.sandbox(setting.spec))
+            execution, observation = await _try_examples(sandbox, task, code)
+            progress.steps.append(
+                Step(reply=reply, code=code, execution=execution, observation=observation)
+            )
+            if observation.solved:
+                break
+    if not answered:
+        problem = progress.steps[-1].problem if progress.steps else "no turn was allowed"
+        progress.verdict = Verdict(outcome=Outcome.AGENT_FAULT, detail=problem)
+        return
+    submission = Submission(files={f"{task.module}.py": code.encode("utf-8", "replace")})
+    progress.verdict, progress.shared = await setting.verify(attempt.id, task, submission)
+
+
+def _prompt(attempt: Attempt, code: str, steps: list[Step]) -> Prompt:
+    task = attempt.task
+    shown = examples_text(task.visible)
+    instruction = f"{task.instruction}\n\nExamples:\n{shown}" if shown else task.instruction
+    return Prompt(
+        task_id=task.id,
+        instruction=instruction,
+        code=code,
+        earlier=tuple(steps),
+        sample=attempt.sample,
+    )
+
+
+def _unread(reply: PolicyReply, problem: str) -> Step:
+    observation = Observation(text=problem, solved=False)
+    return Step(reply=reply, code=None, problem=problem, observation=observation)
+
+
+async def _try_examples(
+    sandbox: Sandbox, task: Task, code: str
+) -> tuple[ExecResult | None, Observation]:
+    """Writes the code into the agent's own sandbox and runs the visible examples there.
+
+    What earlier turns did to their own files, disk or interpreter is theirs to read about; only the
+    loss of the sandbox is a fault of ours.
+    """
+    try:
+        await sandbox.write(f"{task.module}.py", code.encode("utf-8", "replace"))
+        await sandbox.write(EXAMPLES_FILE, examples_program(task))
+    except SandboxFileError as error:
+        return None, Observation(text=str(error), solved=False)
+    execution = await sandbox.run(
+        ["python", "-B", EXAMPLES_FILE], timeout_s=EXAMPLES_TIMEOUT_S, cpu_s=int(EXAMPLES_TIMEOUT_S)
+    )
+    if execution.reason is Reason.SANDBOX_DIED:
+        raise SandboxDied(f"sandbox {sandbox.id} was lost while the examples ran.")
+    said = (execution.stdout.text + execution.stderr.text).strip()
+    if execution.reason is not Reason.EXIT:
+        said = f"{said}\nstopped: {execution.reason} {execution.detail}".strip()
+    return execution, Observation(text=said[-FEEDBACK_CHARACTERS_MAX:], solved=execution.ok)
+
+
+def _trajectory(
+    attempt: Attempt,
+    *,
+    steps: tuple[Step, ...],
+    verdict: Verdict,
+    shared: RolloutId | None,
+    started_unix_s: float,
+    wall_s: float,
+) -> Trajectory:
+    task = attempt.task
+    versions = {
+        "tiltyard": __version__,
+        "task": task.revision,
+        "verifier": verdict.verifier,
+        "policy": steps[-1].reply.policy_version if steps else "",
+    }
+    return Trajectory(
+        id=attempt.id,
+        group=attempt.group,
+        task_id=task.id,
+        family=task.family,
+        steps=steps,
+        verdict=verdict,
+        reward=reward_of(verdict),
+        started_unix_s=started_unix_s,
+        wall_s=wall_s,
+        seed=attempt.seed,
+        versions=versions,
+        shared_verdict_of=shared,
+    )
