@@ -1,0 +1,119 @@
+"""Where errors become messages and exit codes. No command shows a user a traceback.
+
+Exit codes, the same for every command:
+
+    0    done
+    1    done, but something to look at: a fault of ours in some rollouts, or a doctor's finding
+    2    wrong usage: an option, a setting, a task or a file
+    3    this machine, a disk or a model server could not do it
+    70   a defect of ours; the message says where the details are
+    130  stopped by Ctrl-C (143: by SIGTERM); what had finished is kept
+"""
+
+import asyncio
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+from rich.console import Console
+
+from tiltyard.core.errors import TaskError, TiltyardError, UsageError
+
+EXIT_OK, EXIT_LOOK, EXIT_USAGE, EXIT_CANNOT, EXIT_DEFECT = 0, 1, 2, 3, 70
+EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
+
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived: everything is closed as for Ctrl-C."""
+
+
+def run_async(work: Coroutine[Any, Any, int]) -> int:
+    """Runs a command's coroutine to its exit code; Ctrl-C and SIGTERM cancel it, and it closes."""
+
+    async def main() -> int:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - inside asyncio.run there always is one
+        terminated = False
+
+        def terminate() -> None:
+            nonlocal terminated
+            terminated = True
+            task.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if terminated:
+                raise Terminated from None
+            raise
+
+    return asyncio.run(main())
+
+
+def guarded(command: Callable[[], object]) -> NoReturn:
+    """Runs a command line and exits with its code."""
+    try:
+        result = command()
+        code = result if isinstance(result, int) else EXIT_OK
+    except BaseException as error:  # noqa: BLE001 - the outermost boundary
+        code = _explain(error)
+    sys.exit(code)
+
+
+def _explain(error: BaseException) -> int:
+    match error:
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.Abort() | KeyboardInterrupt() | asyncio.CancelledError():
+            errors.print("stopped; what had finished is kept", style="yellow")
+            return EXIT_INTERRUPTED
+        case Terminated():
+            return EXIT_TERMINATED
+        case click.ClickException():
+            error.show()
+            return error.exit_code
+        case BaseExceptionGroup():
+            # Tasks that failed together: the first one tells what happened.
+            return _explain(_first(error))
+        case TiltyardError():
+            errors.print(f"[red]error:[/red] {_plain(error.message)}")
+            if error.fix:
+                errors.print(f"[bold]fix:[/bold] {_plain(error.fix)}")
+            return EXIT_USAGE if isinstance(error, (UsageError, TaskError)) else EXIT_CANNOT
+        case SystemExit():
+            return error.code if isinstance(error.code, int) else EXIT_OK
+        case BrokenPipeError():
+            return EXIT_OK  # whoever read our output has seen enough
+        case _:
+            return _defect(error)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The most telling of several: an error of ours before anything else, a cancellation last."""
+    known, others = group.split(TiltyardError)
+    inner = (known or others or group).exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+def _defect(error: BaseException) -> int:
+    text = "".join(traceback.format_exception(error))
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="tiltyard-defect-", suffix=".txt", delete=False
+    ) as file:
+        file.write(text)
+    errors.print(f"[red]defect:[/red] {type(error).__name__}: {_plain(str(error))}")
+    errors.print(f"[bold]fix:[/bold] please report it with {Path(file.name)}")
+    return EXIT_DEFECT
+
+
+def _plain(text: str) -> str:
+    """Text that Rich prints as it is."""
+    return text.replace("[", "\\[")

@@ -1,0 +1,108 @@
+"""The `tiltyard` command: options and help texts. What one does is in the file of its name."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tiltyard import __version__
+from tiltyard.cli.boundary import guarded, run_async
+from tiltyard.cli.logs import set_up_logs
+from tiltyard.config import load_settings
+
+app = typer.Typer(
+    name="tiltyard",
+    help="Sandboxes, verified rewards and kept trajectories for agent reinforcement learning.",
+    epilog="Exit codes: 0 done, 1 done but look, 2 wrong usage, 3 this machine or a server could "
+    "not, 70 a defect of ours, 130 stopped. Settings: see docs/settings.md.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+
+
+def run() -> None:
+    """The console script."""
+    guarded(lambda: app(standalone_mode=False))
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
+    if wanted:
+        print(__version__)  # noqa: T201 - the command's output
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[  # noqa: ARG001 - its callback acts
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    set_up_logs(load_settings().log_level)
+
+
+@app.command()
+def doctor(as_json: Json = False) -> int:
+    """Try what sandboxes need of this machine, and say how to mend what is missing.
+
+    Exits with 0 when all is well, 1 when a limit is held less strictly, 3 when no sandbox works.
+    """
+    from tiltyard.cli.doctor import doctor as work
+
+    return run_async(work(as_json=as_json))
+
+
+@app.command(name="run")
+def run_tasks(
+    tasks: Annotated[
+        str,
+        typer.Argument(
+            help="A pack, such as [bold]repair:heldout?count=20&seed=1[/bold], or a .jsonl file."
+        ),
+    ],
+    policy: Annotated[
+        str,
+        typer.Option(help="[bold]scripted:FILE[/bold] or [bold]openai:URL#MODEL[/bold]."),
+    ],
+    samples: Annotated[int, typer.Option(min=1, max=1024, help="Rollouts per task.")] = 1,
+    turns: Annotated[int, typer.Option(min=1, max=64, help="Turns per rollout, at most.")] = 3,
+    concurrency: Annotated[
+        int, typer.Option(min=1, max=4096, help="Rollouts at once; sandboxes follow.")
+    ] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of the rollouts.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Run directory to make; a new one under runs/ by default.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Let a policy attempt tasks in sandboxes, and keep every trajectory with its verdict."""
+    from tiltyard.cli.run import RunOptions, run as work
+
+    options = RunOptions(
+        tasks=tasks,
+        policy=policy,
+        samples=samples,
+        turns=turns,
+        concurrency=concurrency,
+        seed=seed,
+        out=out,
+        as_json=as_json,
+    )
+    return run_async(work(options, load_settings()))
+
+
+@app.command()
+def show(
+    rollout: Annotated[str, typer.Argument(help="A rollout's id, or a unique beginning of it.")],
+    run_dir: Annotated[
+        Path | None, typer.Option("--run", help="The run directory; the newest one by default.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Show a rollout turn by turn: code, diff, output, verdict, reward and why."""
+    from tiltyard.cli.show import show as work
+
+    return work(rollout, run_dir, load_settings(), as_json=as_json)

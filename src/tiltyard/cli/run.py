@@ -1,0 +1,205 @@
+"""`tiltyard run`: rollouts of a policy over tasks, with progress, a table and a JSONL file."""
+
+import json
+import os
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tiltyard.agents import parse_policy, read_fenced
+from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
+from tiltyard.config import Settings
+from tiltyard.core.errors import StoreError
+from tiltyard.core.trajectory import Trajectory
+from tiltyard.core.verdict import Outcome
+from tiltyard.rollout.episode import Setting
+from tiltyard.rollout.runs import SharedVerdicts, attempts, outcome_counts, run_attempts
+from tiltyard.store import RunStore
+from tiltyard.tasks.catalog import load_tasks
+from tiltyard.wiring import open_yard
+
+RESULTS_FILE = "results.jsonl"
+FAULTS = (Outcome.INFRA_FAULT, Outcome.GRADER_FAULT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What the user asked for."""
+
+    tasks: str
+    policy: str
+    samples: int
+    turns: int
+    concurrency: int
+    seed: int
+    out: Path | None
+    """None: a new directory under the settings' `runs_dir`."""
+    as_json: bool
+
+
+async def run(options: RunOptions, settings: Settings) -> int:
+    """Makes the rollouts, records them, prints the results and returns the exit code."""
+    tasks = load_tasks(options.tasks)
+    policy = parse_policy(options.policy, api_key=settings.openai_api_key)
+    directory = options.out or new_run_directory(settings.runs_dir, "run")
+    planned = attempts(tasks, samples=options.samples, seed=options.seed)
+    trajectories: list[Trajectory] = []
+    try:
+        async with RunStore.create(directory) as store:
+            with _progress(len(tasks) * options.samples) as advance:
+
+                async def record(trajectory: Trajectory) -> None:
+                    await store.append(trajectory)
+                    trajectories.append(trajectory)
+                    advance(trajectory)
+
+                async with open_yard(
+                    sandboxes=options.concurrency, warm=min(4, options.concurrency)
+                ) as yard:
+                    setting = Setting(
+                        policy=policy,
+                        read_answer=read_fenced,
+                        pool=yard.pool,
+                        spec=yard.spec,
+                        verify=SharedVerdicts(yard.verifier.verify),
+                        turns_max=options.turns,
+                    )
+                    await run_attempts(
+                        planned, setting, concurrency=options.concurrency, record=record
+                    )
+    finally:
+        await policy.aclose()
+        if trajectories:
+            _write_results(directory / RESULTS_FILE, trajectories)
+            _print(trajectories, directory, as_json=options.as_json)
+    faults = any(trajectory.verdict.outcome in FAULTS for trajectory in trajectories)
+    return EXIT_LOOK if faults else EXIT_OK
+
+
+def new_run_directory(runs_dir: Path, label: str) -> Path:
+    """A name that no other run has: the time, the process, and what it was."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    return runs_dir / f"{stamp}-{label}-{os.getpid()}"
+
+
+@contextmanager
+def _progress(total: int) -> Iterator["Advance"]:
+    columns = (
+        TextColumn("rollouts"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[outcomes]}"),
+    )
+    with Progress(*columns, console=errors, transient=True) as progress:
+        bar = progress.add_task("rollouts", total=total, outcomes="")
+        yield Advance(progress, bar)
+
+
+class Advance:
+    """Moves the bar and counts outcomes beside it."""
+
+    def __init__(self, progress: Progress, bar: object) -> None:
+        self._progress = progress
+        self._bar = bar
+        self._counts: Counter[str] = Counter()
+
+    def __call__(self, trajectory: Trajectory) -> None:
+        self._counts[_result(trajectory)] += 1
+        text = "  ".join(f"{name} {count}" for name, count in sorted(self._counts.items()))
+        self._progress.update(self._bar, advance=1, outcomes=text)  # type: ignore[arg-type]
+
+
+def _result(trajectory: Trajectory) -> str:
+    if trajectory.verdict.outcome is not Outcome.GRADED:
+        return trajectory.verdict.outcome
+    return "solved" if trajectory.reward.value == 1.0 else "unsolved"
+
+
+def summary_line(trajectory: Trajectory) -> dict[str, object]:
+    """One rollout as a line of `results.jsonl`."""
+    verdict = trajectory.verdict
+    return {
+        "rollout": trajectory.id,
+        "group": trajectory.group,
+        "task": trajectory.task_id,
+        "family": trajectory.family,
+        "outcome": verdict.outcome,
+        "reward": trajectory.reward.value,
+        "why": trajectory.reward.why,
+        "passed": verdict.passed,
+        "checks": len(verdict.checks),
+        "tamper": list(verdict.tamper),
+        "turns": len(trajectory.steps),
+        "wall_s": round(trajectory.wall_s, 4),
+        "verify_wall_s": round(verdict.wall_s, 4),
+        "seed": trajectory.seed,
+        "shared_verdict_of": trajectory.shared_verdict_of,
+        "versions": dict(trajectory.versions),
+    }
+
+
+def _write_results(path: Path, trajectories: Sequence[Trajectory]) -> None:
+    ordered = sorted(trajectories, key=lambda trajectory: trajectory.id)
+    lines = "".join(f"{json.dumps(summary_line(each))}\n" for each in ordered)
+    try:
+        path.write_text(lines)
+    except OSError as error:
+        # The trajectories themselves are in the store; this file can be made again from them.
+        raise StoreError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def _print(trajectories: Sequence[Trajectory], directory: Path, *, as_json: bool) -> None:
+    counts = outcome_counts(trajectories)
+    if as_json:
+        document = {
+            "run": str(directory),
+            "outcomes": {str(outcome): count for outcome, count in counts.items()},
+            "mean_reward": _mean(trajectories),
+            "rollouts": [summary_line(each) for each in trajectories],
+        }
+        print(json.dumps(document, indent=2))  # noqa: T201 - the command's output
+        return
+    console = Console(highlight=False)
+    console.print(_families(trajectories))
+    told = ", ".join(f"{outcome} {count}" for outcome, count in counts.items() if count)
+    mean = _mean(trajectories)
+    console.print(f"outcomes: {told}; mean reward {'none' if mean is None else f'{mean:.3f}'}")
+    for trajectory in [each for each in trajectories if each.verdict.outcome in FAULTS][:3]:
+        console.print(f"[yellow]{trajectory.id}[/]: {trajectory.reward.why}")
+    console.print(f"rollouts and verdicts: {directory} (see one: tiltyard show ID)")
+    console.print(str(directory / RESULTS_FILE), soft_wrap=True)
+
+
+def _mean(trajectories: Sequence[Trajectory]) -> float | None:
+    """Over the rollouts that have a reward; None when none has."""
+    rewards = [each.reward.value for each in trajectories if each.reward.value is not None]
+    return sum(rewards) / len(rewards) if rewards else None
+
+
+def _families(trajectories: Sequence[Trajectory]) -> Table:
+    grouped: dict[str, list[Trajectory]] = defaultdict(list)
+    for trajectory in trajectories:
+        grouped[trajectory.family].append(trajectory)
+    table = Table(title="Results by family", title_justify="left")
+    table.add_column("family")
+    for name in ("rollouts", "solved", "mean reward", "faults", "turns"):
+        table.add_column(name, justify="right")
+    for family, members in sorted(grouped.items()):
+        mean = _mean(members)
+        table.add_row(
+            family,
+            str(len(members)),
+            str(sum(each.reward.value == 1.0 for each in members)),
+            "none" if mean is None else f"{mean:.2f}",
+            str(sum(each.verdict.outcome in FAULTS for each in members)),
+            f"{sum(len(each.steps) for each in members) / len(members):.1f}",
+        )
+    return table

@@ -1,0 +1,103 @@
+"""`tiltyard show`: one rollout, turn by turn."""
+
+import difflib
+import json
+from pathlib import Path
+
+from pydantic import TypeAdapter
+from rich.console import Console
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from tiltyard.cli.boundary import EXIT_OK
+from tiltyard.config import Settings
+from tiltyard.core.errors import UsageError
+from tiltyard.core.execution import ExecResult
+from tiltyard.core.trajectory import Step, Trajectory
+from tiltyard.core.verdict import CheckStatus
+from tiltyard.store import RunReader
+
+SHOWN_CHARACTERS_MAX = 20_000
+_TRAJECTORY = TypeAdapter(Trajectory)
+
+
+def show(rollout: str, run_dir: Path | None, settings: Settings, *, as_json: bool) -> int:
+    """Prints a rollout. Raises `UsageError` when there is none or several of that name."""
+    directory = run_dir or _newest(settings.runs_dir)
+    with RunReader(directory) as reader:
+        trajectory = reader.read(reader.resolve(rollout))
+    if as_json:
+        plain = _TRAJECTORY.dump_python(trajectory, mode="json", fallback=repr)
+        print(json.dumps(plain, indent=2))  # noqa: T201 - the command's output
+    else:
+        _print(trajectory, Console(highlight=False))
+    return EXIT_OK
+
+
+def _newest(runs_dir: Path) -> Path:
+    runs = sorted(runs_dir.glob("*/index.sqlite"), key=lambda path: path.stat().st_mtime)
+    if not runs:
+        raise UsageError(
+            f"there is no run in {runs_dir}.", fix="name one with --run, or make one: tiltyard run."
+        )
+    return runs[-1].parent
+
+
+def _print(trajectory: Trajectory, console: Console) -> None:
+    verdict = trajectory.verdict
+    console.print(f"[bold]{trajectory.id}[/]  task {trajectory.task_id}  seed {trajectory.seed}")
+    code = ""
+    for number, step in enumerate(trajectory.steps, start=1):
+        console.rule(f"turn {number} of {len(trajectory.steps)}", align="left")
+        _print_step(step, code, console)
+        code = step.code or code
+    console.rule("verdict", align="left")
+    table = Table()
+    for name in ("check", "status", "evidence"):
+        table.add_column(name, overflow="fold")
+    for check in verdict.checks:
+        style = "green" if check.status is CheckStatus.PASSED else "red"
+        table.add_row(check.id, Text(check.status, style=style), Text(check.evidence))
+    if verdict.checks:
+        console.print(table)
+    for sign in verdict.tamper:
+        console.print(Text(f"tamper: {sign}", style="red"))
+    if trajectory.shared_verdict_of:
+        console.print(f"the verdict is that of the identical answer {trajectory.shared_verdict_of}")
+    reward = "none" if trajectory.reward.value is None else f"{trajectory.reward.value:g}"
+    console.print(Text(f"outcome {verdict.outcome}, reward {reward}: {trajectory.reward.why}"))
+    versions = ", ".join(f"{name} {value}" for name, value in trajectory.versions.items() if value)
+    console.print(Text(f"{trajectory.wall_s:.2f} s; {versions}", style="dim"))
+
+
+def _print_step(step: Step, before: str, console: Console) -> None:
+    console.print(Panel(Text(_cut(step.reply.text)), title="reply", title_align="left"))
+    if step.code is None:
+        console.print(Text(f"no code: {step.problem}", style="red"))
+        return
+    if before:
+        lines = difflib.unified_diff(
+            before.splitlines(), step.code.splitlines(), "before", "after", lineterm=""
+        )
+        console.print(Syntax(_cut("\n".join(lines)) or "unchanged", "diff"))
+    else:
+        console.print(Syntax(_cut(step.code), "python", line_numbers=True))
+    if step.execution is not None:
+        console.print(Text(_execution(step.execution), style="dim"))
+    if step.observation is not None:
+        console.print(Panel(Text(_cut(step.observation.text)), title="saw", title_align="left"))
+
+
+def _execution(execution: ExecResult) -> str:
+    how = {True: f"code {execution.exit_code}", False: f"signal {execution.signal}"}
+    return (
+        f"ran: {execution.reason} ({how[execution.signal is None]}), {execution.wall_s:.3f} s, "
+        f"{execution.cpu_s:.3f} s CPU, peak {execution.memory_peak_bytes / 2**20:.1f} MiB, "
+        f"isolation {execution.isolation}"
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}\n[...]"

@@ -1,0 +1,67 @@
+"""The composition root: the only room that knows which adapters there really are.
+
+`open_yard` puts together what rollouts need on this machine. Everything below takes what it needs
+as an argument; everything above asks here.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tiltyard.core.execution import MIB, Limit, Limits, SandboxSpec
+from tiltyard.sandbox.capabilities import CapabilityReport
+from tiltyard.sandbox.native.probe import probe
+from tiltyard.sandbox.native.provider import NativeProvider
+from tiltyard.sandbox.pool import Pool
+from tiltyard.verify.verifier import SplitVerifier
+
+# A share of the CPU is a matter of fairness between sandboxes, not of safety; an ordinary user
+# without a delegated cgroup cannot hold it, and should not be turned away for that.
+ALLOWED_UNENFORCED = frozenset({Limit.CPU})
+
+AGENT_SPEC = SandboxSpec(allow_unenforced=ALLOWED_UNENFORCED)
+"""What an agent's own sandbox is made of, unless a caller asks for something else."""
+
+VERIFIER_SPEC = SandboxSpec(
+    # The disk of a run comes out of its cell's memory, which must hold both.
+    limits=Limits(memory_bytes=512 * MIB, disk_bytes=128 * MIB, pids=64),
+    allow_unenforced=ALLOWED_UNENFORCED,
+)
+"""What candidates and tests run under."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yard:
+    """Open sandboxes and a verifier on this machine."""
+
+    provider: NativeProvider
+    pool: Pool
+    verifier: SplitVerifier
+    spec: SandboxSpec = AGENT_SPEC
+
+
+@asynccontextmanager
+async def open_yard(
+    *, sandboxes: int = 64, warm: int = 4, verifications: int = 3
+) -> AsyncIterator[Yard]:
+    """Opens everything, and closes it with the block, whatever happens in it.
+
+    `sandboxes` bounds those in use at once, `warm` how many are kept ready, `verifications` how
+    many submissions are judged at once. Raises `SandboxRefused` with the failing call and the fix.
+    """
+    async with (
+        NativeProvider() as provider,
+        Pool(provider, in_use_max=sandboxes, warm=warm) as pool,
+        SplitVerifier(
+            provider,
+            interpreter=provider.interpreter,
+            spec=VERIFIER_SPEC,
+            cells_max=verifications,
+        ) as verifier,
+    ):
+        yield Yard(provider=provider, pool=pool, verifier=verifier)
+
+
+async def probe_machine() -> CapabilityReport:
+    """What the native provider can do here, found by trying. Never raises for what is missing."""
+    return await probe()
