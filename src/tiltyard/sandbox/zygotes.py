@@ -7,10 +7,11 @@ that is not certain is destroyed. A zygote never runs what it was not started wi
 """
 
 import asyncio
+import signal
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from types import TracebackType
 from typing import Self
@@ -19,7 +20,7 @@ import structlog
 
 from tiltyard.core.errors import SandboxClosed, SandboxError
 from tiltyard.core.execution import MIB, Reason, SandboxSpec
-from tiltyard.sandbox.ending import Ending, ending_of
+from tiltyard.sandbox.ending import CPU_CLOCK_S, Ending, ending_of
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.protocol import ProgramLimits, SpawnFlag
 from tiltyard.sandbox.streams import Capture, ChannelInbox
@@ -28,6 +29,7 @@ from tiltyard.sandbox.supervised import Execution, Sandbox
 HOME = "/run/tiltyard"
 END_TIMEOUT_S = 5.0
 """Killing a run takes a millisecond; a cell that needs longer than this is destroyed."""
+OWN_CPU_LIMIT_S_MIN = 1.0 - CPU_CLOCK_S
 RUN_OUTPUT_BYTES_MAX = 16 * MIB
 
 _log = structlog.get_logger(__name__)
@@ -91,12 +93,29 @@ class Run:
             reason = Reason.OOM if oom else Reason.SANDBOX_DIED
             return Ending(reason=reason, exit_code=None, signal=None)
         self.cpu_s = raw.cpu_s
-        return ending_of(raw, before=self._before, after=after, cpu_limit_s=self._limits.cpu_s)
+        ending = ending_of(raw, before=self._before, after=after, cpu_limit_s=self._limits.cpu_s)
+        return _told_apart(ending, cpu_s=raw.cpu_s)
 
-    async def end(self) -> Ending:
-        """Kills it, waits until nothing of it is left, and says how it ended."""
+    async def end(self, *, grace_s: float = 0.0) -> Ending:
+        """Waits `grace_s` for its own end, then kills it; returns when nothing of it is left."""
+        if grace_s:
+            await asyncio.wait((self._execution.ended,), timeout=grace_s)
         self._execution.kill()
         return await self.ended()
+
+
+def _told_apart(ending: Ending, *, cpu_s: float) -> Ending:
+    """Who killed a run that was killed by nobody we know of.
+
+    A run is pid 1 of its pid namespace: the kernel drops a SIGKILL that comes from inside. So one
+    came from outside, a loss of ours; unless the run had lowered its own CPU-time limit, which is in
+    whole seconds.
+    """
+    if ending.reason is not Reason.SIGNAL or ending.signal != signal.SIGKILL:
+        return ending
+    if cpu_s >= OWN_CPU_LIMIT_S_MIN:
+        return replace(ending, reason=Reason.CPU_TIMEOUT)
+    return replace(ending, reason=Reason.SANDBOX_DIED, detail="killed from outside the sandbox")
 
 
 class ZygoteCells:

@@ -16,6 +16,8 @@ REPLY_BYTES_MAX = codec.BYTES_MAX + 65_536
 HANG_GRACE_S = 5.0
 """After a run's own deadline; past this the sandbox, not the solution, is at fault."""
 
+END_GRACE_S = 2.0
+
 _STATUS = {
     Reason.EXIT: CheckStatus.NO_REPLY,
     Reason.KILLED: CheckStatus.NO_REPLY,
@@ -81,8 +83,9 @@ class Candidate:
         return reply
 
     async def _why_gone(self) -> Gone:
-        # It may have closed the channel and lived on: what it does then is of no interest.
-        ending = await self._run.end()
+        # Mostly it is dying already, and how tells us why. It may also have closed the channel and
+        # lived on: what it does then is of no interest.
+        ending = await self._run.end(grace_s=END_GRACE_S)
         if ending.reason not in _STATUS:
             raise SandboxDied(f"a candidate's run was lost: {ending.reason} {ending.detail}")
         return Gone(status=_STATUS[ending.reason], evidence=_words(ending, self._run))
