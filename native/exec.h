@@ -4,9 +4,9 @@
 
 #include <poll.h>
 
+#include "executions.h"
 #include "frames.h"
 
-#define EXECUTIONS_MAX 64
 #define POLLED_PER_EXECUTION 3
 
 /* In a sandbox made for a zygote, the supervisor and the zygote stay without a system-call filter,
@@ -26,6 +26,6 @@ void exec_handle(struct outbox *outbox, const struct pollfd *set, int count);
 /* Reaps every dead child, also orphans that came to pid 1. */
 void exec_reap(struct outbox *outbox);
 /* Ends what is past its deadline; returns milliseconds to the next one, or -1 when there is none. */
-int exec_deadlines(struct outbox *outbox);
+int exec_deadlines(void);
 
 #endif

@@ -66,7 +66,7 @@ static void serve(int signals) {
   static struct pollfd set[2 + EXECUTIONS_MAX * POLLED_PER_EXECUTION];
   struct inbox inbox = {0};
   for (;;) {
-    int timeout_ms = exec_deadlines(&outbox);
+    int timeout_ms = exec_deadlines();
     outbox_flush(&outbox, control);
     if (outbox.broken) return;
     size_t waiting = outbox_waiting(&outbox);

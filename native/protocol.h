@@ -34,7 +34,7 @@ enum {
 /* flags of SPAWN */
 enum {
   SPAWN_CHANNEL = 1, /* descriptor 3 is a stream socket, carried by INPUT and CHANNEL frames */
-  SPAWN_ZYGOTE = 2,  /* descriptor 3 is the fork socket described in exec.c; trusted code only */
+  SPAWN_ZYGOTE = 2,  /* descriptor 3 is the fork socket described in forks.c; trusted code only */
 };
 
 /* supervisor to host */
@@ -44,7 +44,7 @@ enum {
   FRAME_STDOUT = 66,  /* raw bytes */
   FRAME_STDERR = 67,  /* raw bytes */
   FRAME_CHANNEL = 68, /* raw bytes; an empty body: the program closed its end */
-  FRAME_EXIT = 69,    /* see exec.c; the last frame of an id, after all its output */
+  FRAME_EXIT = 69,    /* see executions.c; the last frame of an id, after all its output */
   FRAME_DONE = 70,    /* no body */
   FRAME_ERROR = 71,   /* u32 errno, string failing call */
   FRAME_BYTES = 72,   /* u32 1 at the end of the file, string bytes */

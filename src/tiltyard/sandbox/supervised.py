@@ -1,220 +1,50 @@
 """A sandbox, as its user holds it: every request is spoken with the supervisor inside.
 
-Theory of operation. `Supervisor` is the asyncio protocol on the control socket: it numbers
-requests, cuts frames, and gives each to the execution or the reply that waits for it. `Sandbox` is
-the public face. When the socket ends, everything that waits is told `SandboxDied`, an execution
-becomes a result with reason `sandbox_died`, and every later call raises. Deadlines are kept inside
-by the supervisor, and a second time here: a supervisor that does not answer loses its sandbox.
+When the control socket ends, everything that waits is told `SandboxDied`, an execution becomes a
+result with reason `sandbox_died`, and every later call raises. Deadlines are kept inside by the
+supervisor, and a second time here: a supervisor that does not answer loses its sandbox.
 """
 
 import asyncio
 import errno
-import itertools
 import os
 import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol, cast
+from typing import Protocol
 
-from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxFileError, SandboxRefused
+from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxFileError
 from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Reason, SandboxSpec
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.ending import Ending, Usage, ending_of
 from tiltyard.sandbox.protocol import (
     CHUNK_BYTES_MAX,
-    VERSION,
     Entry,
     Frame,
-    FrameReader,
     FrameType,
     ProgramLimits,
-    ProtocolError,
     RawExit,
     SpawnFlag,
-    frame,
     limits_field,
     parse_bytes,
     parse_entries,
     parse_error,
-    parse_exit,
-    parse_u32,
     spawn_body,
     text,
 )
-from tiltyard.sandbox.streams import Capture, ChannelInbox
+from tiltyard.sandbox.supervisor import Execution, Supervisor
 
 WORKSPACE = "/workspace"
 OUTPUT_BYTES_MAX = 16 * MIB
 READ_BYTES_MAX = 16 * MIB
 DEADLINE_GRACE_S = 3.0
 """How much later than the supervisor the host ends an execution, sandbox and all."""
-REQUEST_TIMEOUT_S = 30.0
-"""For requests that no program can prolong: the supervisor must answer these."""
 
 
 class ReadUsage(Protocol):
     """Reads a sandbox's cgroup from outside; `reset_peak` starts the peak of memory anew."""
 
     def __call__(self, *, reset_peak: bool) -> Usage: ...
-
-
-class Execution:
-    """One running program or zygote run. Made by `Sandbox`; ends exactly once."""
-
-    def __init__(self, supervisor: "Supervisor", id_: int) -> None:
-        self._supervisor = supervisor
-        self.id = id_
-        self.stdout = Capture()
-        self.stderr = Capture()
-        self.channel = ChannelInbox()
-        self.ended: asyncio.Future[RawExit | None] = asyncio.get_running_loop().create_future()
-        """The facts of its end; None when the sandbox died first."""
-
-    def send(self, data: bytes) -> None:
-        """Sends bytes into the program's channel. What it never reads is dropped at its end."""
-        for at in range(0, len(data), CHUNK_BYTES_MAX):
-            self._supervisor.send(FrameType.INPUT, self.id, data[at : at + CHUNK_BYTES_MAX])
-
-    def kill(self) -> None:
-        """Asks for its end, with all that it started. `ended` tells when that is done."""
-        if not self.ended.done():
-            self._supervisor.send(FrameType.KILL, self.id)
-
-    def handle(self, received: Frame) -> None:
-        match received.type:
-            case FrameType.STDOUT:
-                self.stdout.feed(received.body)
-            case FrameType.STDERR:
-                self.stderr.feed(received.body)
-            case FrameType.CHANNEL if received.body:
-                self.channel.feed(received.body)
-            case FrameType.CHANNEL:
-                self.channel.close()
-            case FrameType.EXIT:
-                self.end(parse_exit(received.body))
-            case FrameType.STARTED:
-                pass
-            case _:
-                raise ProtocolError(f"{received.type.name} for an execution")
-
-    def end(self, raw: RawExit | None) -> None:
-        self.channel.close()
-        if not self.ended.done():
-            self.ended.set_result(raw)
-
-
-class Supervisor(asyncio.Protocol):
-    """The host's end of the control socket."""
-
-    def __init__(self, sandbox_id: SandboxId) -> None:
-        self._sandbox_id = sandbox_id
-        self._reader = FrameReader()
-        self._ids = itertools.count(1)
-        self._transport: asyncio.Transport | None = None
-        self._executions: dict[int, Execution] = {}
-        self._replies: dict[int, asyncio.Future[Frame]] = {}
-        self._hello: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the control socket has ended."""
-
-    @property
-    def running(self) -> int:
-        """How many executions have not ended, zygotes included."""
-        return len(self._executions)
-
-    async def ready(self) -> None:
-        """Waits for HELLO. Raises `SandboxRefused` with the failing call, or `SandboxDied`."""
-        await asyncio.shield(self._hello)
-
-    def execution(self) -> Execution:
-        """Makes the record of a new execution; the caller sends SPAWN or FORK with its id."""
-        execution = Execution(self, next(self._ids))
-        self._executions[execution.id] = execution
-        if self.lost.done():
-            self._forget(execution.id).end(None)
-        return execution
-
-    async def request(self, type_: FrameType, body: bytes) -> Frame:
-        """Sends a request and waits for its one reply."""
-        id_ = next(self._ids)
-        if self.lost.done():
-            raise SandboxDied(f"sandbox {self._sandbox_id} has ended")
-        reply: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        self._replies[id_] = reply
-        try:
-            self.send(type_, id_, body)
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                return await reply
-        except TimeoutError:
-            self.abort()
-            raise SandboxDied(f"sandbox {self._sandbox_id} does not answer {type_.name}") from None
-        finally:
-            self._replies.pop(id_, None)
-
-    def send(self, type_: FrameType, id_: int, body: bytes = b"") -> None:
-        if self._transport is not None and not self.lost.done():
-            self._transport.write(frame(type_, id_, body))
-
-    def abort(self) -> None:
-        """Ends the connection, and with it the sandbox."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            for received in self._reader.feed(data):
-                self._handle(received)
-        except ProtocolError:
-            self.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the base's
-        died = SandboxDied(f"sandbox {self._sandbox_id} has ended")
-        if not self.lost.done():
-            self.lost.set_result(None)
-        if not self._hello.done():
-            self._hello.set_exception(died)
-            self._hello.exception()  # whoever waits gets it; nobody need be waiting
-        for execution_id in tuple(self._executions):
-            self._forget(execution_id).end(None)
-        for reply in self._replies.values():
-            if not reply.done():
-                reply.set_exception(died)
-
-    def _handle(self, received: Frame) -> None:
-        if received.id == 0:
-            self._handle_start(received)
-        elif received.id in self._executions:
-            execution = self._executions[received.id]
-            if received.type is FrameType.EXIT:
-                self._forget(received.id)
-            execution.handle(received)
-        elif received.id in self._replies:
-            reply = self._replies[received.id]
-            if not reply.done():
-                reply.set_result(received)
-        # Else: a frame for what was given up on meanwhile; its end has been reported.
-
-    def _handle_start(self, received: Frame) -> None:
-        if self._hello.done():
-            raise ProtocolError("a second HELLO")
-        if received.type is FrameType.HELLO and parse_u32(received.body) == VERSION:
-            self._hello.set_result(None)
-            return
-        if received.type is not FrameType.ERROR:
-            raise ProtocolError(f"{received.type.name} instead of HELLO")
-        code, call = parse_error(received.body)
-        self._hello.set_exception(
-            SandboxRefused(
-                f"sandbox {self._sandbox_id} could not be built: {call}: {os.strerror(code)}.",
-                fix="run `tiltyard doctor`; it tries each kernel feature and says what to enable.",
-            )
-        )
-
-    def _forget(self, execution_id: int) -> Execution:
-        return self._executions.pop(execution_id)
 
 
 class Sandbox:

@@ -24,7 +24,8 @@ from tiltyard.sandbox.ending import CPU_CLOCK_S, Ending, ending_of
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.protocol import ProgramLimits, SpawnFlag
 from tiltyard.sandbox.streams import Capture, ChannelInbox
-from tiltyard.sandbox.supervised import Execution, Sandbox
+from tiltyard.sandbox.supervised import Sandbox
+from tiltyard.sandbox.supervisor import Execution
 
 HOME = "/run/tiltyard"
 END_TIMEOUT_S = 5.0
@@ -107,9 +108,9 @@ class Run:
 def _told_apart(ending: Ending, *, cpu_s: float) -> Ending:
     """Who killed a run that was killed by nobody we know of.
 
-    A run is pid 1 of its pid namespace: the kernel drops a SIGKILL that comes from inside. So one
-    came from outside, a loss of ours; unless the run had lowered its own CPU-time limit, which is in
-    whole seconds.
+    A run is pid 1 of its pid namespace: the kernel drops a SIGKILL that comes from inside. So this
+    one came from outside, a loss of ours; unless the run had lowered its own CPU-time limit, which
+    is in whole seconds.
     """
     if ending.reason is not Reason.SIGNAL or ending.signal != signal.SIGKILL:
         return ending

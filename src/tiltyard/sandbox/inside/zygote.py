@@ -2,7 +2,7 @@
 
 Theory of operation. The supervisor starts this once, as the sandbox's root, with a SOCK_SEQPACKET
 socket as descriptor 3. It loads the module that its first argument names, so that imports are paid
-for once, and then serves orders (`struct fork_order` in native/exec.c). For each it moves its next
+for once, and then serves orders (`struct fork_order` in native/forks.c). For each it moves its next
 child into a new pid namespace, forks, and moves back. The child, pid 1 of that namespace, takes
 further namespaces, a private disk, another user, no capabilities, limits and the system-call
 filter, in this order, and only then calls `serve` of the module. The parent never runs what a child

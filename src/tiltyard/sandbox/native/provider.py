@@ -19,7 +19,8 @@ from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.image import ENVIRONMENT_HOME, PACKAGES_HOME, Image, host_image
 from tiltyard.sandbox.native.launcher import CreateOrder, Launcher
 from tiltyard.sandbox.native.programs import native_program
-from tiltyard.sandbox.supervised import Sandbox, Supervisor
+from tiltyard.sandbox.supervised import Sandbox
+from tiltyard.sandbox.supervisor import Supervisor
 from tiltyard.sandbox.zygotes import Interpreter
 
 FIRST_HOST_ID = 2_000_000_000
