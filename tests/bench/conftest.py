@@ -1,0 +1,6 @@
+"""Puts the benchmarks' own directory on the path, as `python bench` does."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))

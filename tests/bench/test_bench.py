@@ -1,0 +1,132 @@
+"""The benchmarks really run. No test here asserts a time, only that everything was measured."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollouts import repair_tasks, trials, with_pytest
+from tiltyard.core.task import PytestSuite
+
+pytestmark = [pytest.mark.slow]
+
+SANDBOX = ("native-warm", "native-cold", "native-exec")
+OURS = {
+    *(f"sandbox/{name}" for name in SANDBOX),
+    *(f"sandbox-load/{name}/c{count}" for name in SANDBOX for count in (1, 2, 8)),
+    *("verification/split-calls", "verification/split-pytest"),
+    *("rollouts/one-turn/c8", "rollouts/two-turns/c8"),
+}
+PEERS = {
+    *(f"sandbox/{name}" for name in ("subprocess", "bwrap")),
+    *(f"sandbox-load/{name}/c{count}" for name in ("subprocess", "bwrap") for count in (1, 2, 8)),
+    *(f"verification/pytest-{name}" for name in ("subprocess", "bwrap")),
+    *(f"rollouts/pytest-{name}/c8" for name in ("subprocess", "bwrap")),
+}
+
+
+def started(repository: Path, *options: str, path: str = os.defpath) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-u", "bench", *options],
+        cwd=repository,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "PATH": path},
+        text=True,
+    )
+
+
+def rows_of(path: Path) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in json.loads(path.read_text())}
+
+
+@pytest.mark.sandbox
+def test_a_quick_run_measures_everything(repository: Path, tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    with started(repository, "--quick", "--output", str(output)) as bench:
+        said, _ = bench.communicate()
+    assert bench.returncode == 0, said
+    rows = rows_of(output)
+    assert {name for name, row in rows.items() if not row["peer"]} == OURS
+    missing = PEERS - rows.keys()
+    # A machine without a peer says so; it is never left out in silence.
+    assert all(f"left out: {name.partition('/c')[0]}: " in said for name in missing), said
+    for row in rows.values():
+        assert row["unit"] == "ms"
+        assert row["n"] >= 1
+        assert 0 < row["p50"] <= row["p95"] <= row["p99"]
+        assert row["per_s"] > 0
+    assert "load average" in said
+    assert "comparable only within one run" in said
+
+
+@pytest.mark.sandbox
+def test_a_missing_peer_is_left_out_with_its_reason(repository: Path, tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    options = ("--quick", "--only", "sandbox", "--output", str(output))
+    with started(repository, *options, path=str(tmp_path)) as bench:
+        said, _ = bench.communicate()
+    assert bench.returncode == 0, said
+    assert "left out: sandbox/bwrap: bwrap is not installed" in said
+    assert rows_of(output).keys() == {f"sandbox/{name}" for name in (*SANDBOX, "subprocess")}
+
+
+@pytest.mark.sandbox
+def test_interrupting_keeps_what_was_measured(repository: Path, tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    options = ("--seconds", "0.2", "--output", str(output))
+    with started(repository, *options) as bench:
+        assert bench.stdout is not None
+        said = []
+        for line in bench.stdout:
+            said.append(line)
+            if line.split() == ["sandbox", "100%"]:
+                bench.send_signal(signal.SIGINT)
+    assert bench.returncode == 130, "".join(said)
+    rows = rows_of(output)
+    assert {f"sandbox/{name}" for name in SANDBOX} <= rows.keys()
+    assert not rows.keys() >= OURS
+    assert not any("Traceback" in line for line in said), "".join(said)
+
+
+def test_an_unusable_file_of_rows_is_refused_before_the_work(
+    repository: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "results.json"
+    output.write_text("{}")
+    with started(repository, "--quick", "--output", str(output)) as bench:
+        said, _ = bench.communicate()
+    assert bench.returncode == 2
+    assert said.count("\n") == 1
+    assert str(output) in said
+
+
+@pytest.mark.parametrize("options", [("--only", "sandboxes"), ("--seconds", "0"), ("--fast",)])
+def test_a_wrong_option_is_refused(repository: Path, options: tuple[str, ...]) -> None:
+    with started(repository, *options) as bench:
+        said, _ = bench.communicate()
+    assert bench.returncode == 2
+    assert "usage: bench" in said
+    assert "Traceback" not in said
+
+
+def test_the_answers_are_right_and_wrong_in_turn() -> None:
+    tasks = repair_tasks(2)
+    answers = trials(tasks)
+    drawn = [next(answers) for _ in range(5)]
+    assert [answer.right for answer in drawn] == [True, False, True, False, True]
+    assert drawn[0].source == drawn[4].source == tasks[0].reference
+    assert drawn[1].source == tasks[0].starter
+
+
+def test_a_task_with_pytest_has_another_id_and_a_file() -> None:
+    (task,) = repair_tasks(1)
+    changed = with_pytest(task)
+    assert changed.id != task.id
+    assert isinstance(changed.hidden, PytestSuite)
+    compile(changed.hidden.files["test_hidden.py"], "test_hidden.py", "exec")
