@@ -162,11 +162,12 @@ async def test_closing_finishes_what_was_handed_in_and_refuses_the_rest(tmp_path
 async def test_a_cancelled_append_disturbs_nobody(tmp_path: Path) -> None:
     async with RunStore.create(tmp_path / "run") as store:
         for number in range(0, 40, 2):
-            cancelled = asyncio.ensure_future(store.append(sample_trajectory(number)))
-            await asyncio.sleep(0)
-            cancelled.cancel()
+            async with asyncio.TaskGroup() as group:
+                cancelled = group.create_task(store.append(sample_trajectory(number)))
+                await asyncio.sleep(0)
+                cancelled.cancel()
+            assert cancelled.cancelled()
             await store.append(sample_trajectory(number + 1))
-        assert cancelled.cancelled()
     with RunReader(tmp_path / "run") as reader:
         odd = [one for one in reader.iter_trajectories() if one.seed % 2]
     assert odd == [sample_trajectory(number) for number in range(1, 41, 2)]
