@@ -1,0 +1,258 @@
+"""The policy that reinforcement learning starts from: imitation of the pack's own repairs.
+
+A fresh model never writes a line that parses, so no reward would ever differ from another. The
+warm start shows it pairs of faulty code and repaired line, from training seeds of the trained
+families only, and stops early: a policy that is right one time in eight has seen enough to be
+sometimes right about everything, and has everything left to gain from rewards.
+
+It stops by exact match with the reference's line on training seeds it has not learned from, so
+nothing is executed here. The result is a pure function of what `_content_key` names, and is kept
+under that key.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import torch
+
+from tiltyard.core.errors import UsageError
+from tiltyard.core.task import Split, Task
+from tiltyard.tasks.repair import REVISION as PACK_REVISION, make_task
+from tiltyard.training.answer import render_answer, render_prompt
+from tiltyard.training.batches import PromptAnswers, padded_batches
+from tiltyard.training.bpe import ASK_ID, Bpe, learn_bpe
+from tiltyard.training.checkpoint import (
+    Checkpoint,
+    CheckpointDamaged,
+    load_checkpoint,
+    save_checkpoint,
+)
+from tiltyard.training.model import ModelShape
+from tiltyard.training.optimiser import Optimiser
+from tiltyard.training.recipe import ANSWER_TOKENS_MAX, PROMPT_TOKENS_MAX, Recipe
+from tiltyard.training.sampling import sample, uniform_draws
+from tiltyard.training.trainable import Trainable
+
+REVISION = "1"
+"""Raised whenever the same recipe may give other weights than before."""
+
+# Training seeds are endless; these ranges keep apart what must not overlap. Reinforcement
+# learning takes seeds from RL_FIRST_SEED on.
+_CORPUS_FIRST_SEED = 10_000_000
+_CHECK_FIRST_SEED = 20_000_000
+RL_FIRST_SEED = 30_000_000
+_CORPUS_TASKS = 600
+_CHECK_TASKS = 100
+_CHECK_SAMPLES = 4
+_WARM_UP_STEPS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmStartProgress:
+    """Where a warm start stands, after each check."""
+
+    step: int
+    steps_max: int
+    loss: float
+    """Nats a token of the answer, of the last step."""
+    exact_match: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmStarted:
+    """A policy that can act, and how it came about."""
+
+    trainable: Trainable
+    tokenizer: Bpe
+    from_cache: bool
+    exact_match: float
+    steps: int
+    cpu_s: float
+    """CPU time of making it, whenever that was."""
+
+
+def warm_start(
+    recipe: Recipe,
+    *,
+    cache_dir: Path,
+    precision: torch.dtype,
+    report: Callable[[WarmStartProgress], None],
+) -> WarmStarted:
+    """Read the warm start from the cache, or make it and keep it there.
+
+    A damaged cache file is replaced. Raises StoreError when the cache cannot be written.
+    """
+    path = cache_dir / f"warm-start-{_content_key(recipe, precision)}.policy"
+    if path.exists():
+        try:
+            return _read(path, precision)
+        except CheckpointDamaged:
+            path.unlink(missing_ok=True)
+    made = _make(recipe, precision, report)
+    notes = {"exact_match": made.exact_match, "steps": made.steps, "cpu_s": made.cpu_s}
+    save_checkpoint(
+        path,
+        Checkpoint(
+            shape=made.trainable.shape,
+            tokenizer=made.tokenizer,
+            weights=made.trainable.weights(),
+            notes=notes,
+        ),
+    )
+    return made
+
+
+def prompt_ids(tokenizer: Bpe, text: str) -> tuple[int, ...]:
+    """The token ids of a rendered prompt, ready for an answer.
+
+    Raises UsageError for one that is too long for the model.
+    """
+    ids = (*tokenizer.encode(text.encode("utf-8", "replace")), ASK_ID)
+    if len(ids) > PROMPT_TOKENS_MAX:
+        raise UsageError(
+            f"A prompt of {len(ids)} tokens exceeds the built-in policy's {PROMPT_TOKENS_MAX}.",
+            fix="Use a served model for tasks of this size.",
+        )
+    return ids
+
+
+def _content_key(recipe: Recipe, precision: torch.dtype) -> str:
+    parts = {
+        "revision": REVISION,
+        "pack": PACK_REVISION,
+        "torch": torch.__version__,
+        "precision": str(precision),
+        "seed": recipe.seed,
+        "shape": [recipe.vocabulary, recipe.channels, recipe.layers, recipe.heads],
+        "plan": asdict(recipe.warm_start),
+        "weight_decay": recipe.weight_decay,
+        "gradient_norm_max": recipe.gradient_norm_max,
+    }
+    return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=12).hexdigest()
+
+
+def _read(path: Path, precision: torch.dtype) -> WarmStarted:
+    kept = load_checkpoint(path)
+    try:
+        trainable = Trainable(kept.shape, precision)
+        trainable.load(kept.weights)
+        return WarmStarted(
+            trainable=trainable,
+            tokenizer=kept.tokenizer,
+            from_cache=True,
+            exact_match=float(kept.notes["exact_match"]),
+            steps=int(kept.notes["steps"]),
+            cpu_s=float(kept.notes["cpu_s"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointDamaged(f"{path} does not fit its recipe: {error}.") from error
+
+
+def _make(
+    recipe: Recipe, precision: torch.dtype, report: Callable[[WarmStartProgress], None]
+) -> WarmStarted:
+    started_s = time.process_time()
+    corpus = [_train_task(_CORPUS_FIRST_SEED + i) for i in range(_CORPUS_TASKS)]
+    tokenizer = learn_bpe(
+        [_prompt_text(task).encode() for task in corpus], vocabulary=recipe.vocabulary
+    )
+    shape = ModelShape(
+        vocabulary=tokenizer.vocabulary,
+        channels=recipe.channels,
+        layers=recipe.layers,
+        heads=recipe.heads,
+        positions=PROMPT_TOKENS_MAX + ANSWER_TOKENS_MAX,
+    )
+    trainable = Trainable(shape, precision)
+    trainable.master.initialise(torch.Generator().manual_seed(recipe.seed))
+    trainable.publish()
+    plan = recipe.warm_start
+    optimiser = Optimiser(trainable, recipe)
+    exact_match = 0.0
+    step = 0
+    while step < plan.steps_max and exact_match < plan.stop_at_exact:
+        first_seed = step * plan.tasks_per_step
+        tasks = [_train_task(first_seed + i) for i in range(plan.tasks_per_step)]
+        loss = _imitate(trainable, tokenizer, tasks, prompt_weight=plan.prompt_loss_weight)
+        rise = min(1.0, (step + 1) / _WARM_UP_STEPS)
+        optimiser.step(plan.learning_rate * rise)
+        step += 1
+        if step % plan.check_every == 0:
+            exact_match = _exact_match(trainable, tokenizer, recipe)
+            report(
+                WarmStartProgress(
+                    step=step, steps_max=plan.steps_max, loss=loss, exact_match=exact_match
+                )
+            )
+    return WarmStarted(
+        trainable=trainable,
+        tokenizer=tokenizer,
+        from_cache=False,
+        exact_match=exact_match,
+        steps=step,
+        cpu_s=time.process_time() - started_s,
+    )
+
+
+def _imitate(
+    trainable: Trainable, tokenizer: Bpe, tasks: Sequence[Task], *, prompt_weight: float
+) -> float:
+    """Add the gradient of one step of imitation; returns the loss of the answers' tokens.
+
+    Prompt and answer are scored as one answer to the prompt's first token, so that the same two
+    streams as in reinforcement learning do the work. `weights` tells the two parts apart: it is 1
+    for an answer's token.
+    """
+    answers_total = prompts_total = 0
+    rows = []
+    for task in tasks:
+        prompt = prompt_ids(tokenizer, _prompt_text(task))
+        answer = tokenizer.encode(render_answer(task.starter, task.reference).encode())
+        is_answer = (0.0,) * (len(prompt) - 1) + (1.0,) * len(answer)
+        rows.append(PromptAnswers(prompt[:1], ((*prompt[1:], *answer),), (is_answer,)))
+        answers_total += len(answer)
+        prompts_total += len(prompt) - 2
+    loss = 0.0
+    for batch in padded_batches(rows):
+        logprobs = batch.logprobs(trainable.model)
+        of_answer = batch.sampled_logprobs
+        of_prompt = (batch.token_weights - of_answer) * (batch.targets != ASK_ID)
+        answer_loss = -(logprobs * of_answer).sum() / answers_total
+        prompt_loss = -(logprobs * of_prompt).sum() / prompts_total
+        (answer_loss + prompt_weight * prompt_loss).backward()  # type: ignore[no-untyped-call]
+        loss += float(answer_loss)
+    return loss
+
+
+def _exact_match(trainable: Trainable, tokenizer: Bpe, recipe: Recipe) -> float:
+    tasks = [_train_task(_CHECK_FIRST_SEED + i) for i in range(_CHECK_TASKS)]
+    keys = [f"check/{task.id}" for task in tasks]
+    answers = sample(
+        trainable.model,
+        [prompt_ids(tokenizer, _prompt_text(task)) for task in tasks],
+        [
+            uniform_draws(recipe.seed, [f"{key}/{i}" for i in range(_CHECK_SAMPLES)], steps)
+            for key in keys
+            for steps in (ANSWER_TOKENS_MAX,)
+        ],
+        temperature=recipe.temperature,
+        stop_ids=tokenizer.line_end_ids,
+    )
+    right = [
+        tokenizer.decode(answer.ids) == render_answer(task.starter, task.reference).encode()
+        for task, row in zip(tasks, answers, strict=True)
+        for answer in row
+    ]
+    return sum(right) / len(right)
+
+
+def _train_task(seed: int) -> Task:
+    return make_task(seed, split=Split.TRAIN)
+
+
+def _prompt_text(task: Task) -> str:
+    return render_prompt(task.instruction, task.starter)
