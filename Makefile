@@ -12,9 +12,10 @@ PYTEST_ARGS ?=
 SOAK_S ?= 600
 
 PY := .venv/bin/python
-# The directory's checksum is part of the stamp's name, because an environment does not survive
-# being moved: a moved or copied repository finds no stamp and makes its environment anew.
-INSTALLED := .venv/.installed-$(firstword $(shell pwd | cksum))
+# Part of the stamp's name is a checksum of the directory, because an environment does not survive
+# being moved, and of the modules' names, because an editable install knows only the modules that
+# there were when it was made.
+INSTALLED := .venv/.installed-$(firstword $(shell (pwd; find src -name '*.py' | sort) | cksum))
 BUILD_INPUTS := pyproject.toml scripts/setup-venv $(shell find native -type f)
 
 help:  ## list the targets

@@ -51,9 +51,11 @@ def render(prompt: Prompt) -> list[Message]:
     """The chat that asks for this turn; it ends with the module as it stands."""
     messages = [Message(role=Role.SYSTEM, content=_SYSTEM)]
     now = f"The module as it stands:\n\n{_block(prompt.code)}"
+    examples = f"\n\nExamples:\n{prompt.examples}" if prompt.examples else ""
+    asked = f"{prompt.instruction}{examples}"
     if not prompt.earlier:
-        return [*messages, Message(role=Role.USER, content=f"{prompt.instruction}\n\n{now}")]
-    messages.append(Message(role=Role.USER, content=prompt.instruction))
+        return [*messages, Message(role=Role.USER, content=f"{asked}\n\n{now}")]
+    messages.append(Message(role=Role.USER, content=asked))
     for step in prompt.earlier:
         messages.append(Message(role=Role.ASSISTANT, content=_shortened(step.reply.text)))
         messages.append(Message(role=Role.USER, content=_feedback(step)))

@@ -34,6 +34,8 @@ class Prompt:
 
     task_id: TaskId
     instruction: str
+    examples: str = ""
+    """The visible examples, one a line; empty when the task shows none."""
     code: str
     """The module as it stands before this turn."""
     earlier: tuple["Step", ...] = ()

@@ -148,11 +148,10 @@ async def _turns(attempt: Attempt, setting: Setting, progress: _Progress) -> Non
 
 def _prompt(attempt: Attempt, code: str, steps: list[Step]) -> Prompt:
     task = attempt.task
-    shown = examples_text(task.visible)
-    instruction = f"{task.instruction}\n\nExamples:\n{shown}" if shown else task.instruction
     return Prompt(
         task_id=task.id,
-        instruction=instruction,
+        instruction=task.instruction,
+        examples=examples_text(task.visible),
         code=code,
         earlier=tuple(steps),
         sample=attempt.sample,
