@@ -29,7 +29,7 @@ def run() -> None:
     guarded(lambda: app(standalone_mode=False))
 
 
-def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
+def _version(wanted: bool) -> None:
     if wanted:
         print(__version__)  # noqa: T201 - the command's output
         raise typer.Exit
@@ -106,3 +106,22 @@ def show(
     from tiltyard.cli.show import show as work
 
     return work(rollout, run_dir, load_settings(), as_json=as_json)
+
+
+@app.command()
+def demo(
+    seed: Annotated[int, typer.Option(min=0, help="Seed of model, tasks and sampling.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Run directory to make; a new one under runs/ by default.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A minute of it, to see that everything works.")
+    ] = False,
+) -> int:
+    """Watch a small model learn to repair code from executed attempts; about 12 minutes.
+
+    Needs the train extra. Ends with a table, a plot and summary.json, whose path is printed last.
+    """
+    from tiltyard.cli.demo import DemoOptions, demo as work
+
+    return run_async(work(DemoOptions(seed=seed, out=out, quick=quick), load_settings()))

@@ -1,0 +1,27 @@
+"""The demo's numbers: the recipe and the plan that `make demo` runs."""
+
+from dataclasses import replace
+
+from tiltyard.training.recipe import Recipe
+from tiltyard.training.trainer import TrainPlan
+
+DEMO_PLAN = TrainPlan()
+DEMO_RECIPE = Recipe(updates=DEMO_PLAN.updates)
+
+
+def quick(plan: TrainPlan, recipe: Recipe) -> tuple[TrainPlan, Recipe]:
+    """A minute of the same: every part runs, and nothing much can be learned."""
+    small = replace(
+        plan,
+        updates=3,
+        groups=8,
+        samples=4,
+        evaluate_every=2,
+        validation_tasks=8,
+        test_tasks=24,
+        unseen_tasks=8,
+        evaluation_samples=2,
+        budget_s=60.0,
+    )
+    warm_start = replace(recipe.warm_start, steps_max=30, check_every=15)
+    return small, replace(recipe, updates=small.updates, warm_start=warm_start)
