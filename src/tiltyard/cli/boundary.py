@@ -19,8 +19,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NoReturn
 
-import click
+import typer
 from rich.console import Console
+from typer.exceptions import TyperException
 
 from tiltyard.core.errors import TaskError, TiltyardError, UsageError
 
@@ -70,16 +71,17 @@ def guarded(command: Callable[[], object]) -> NoReturn:
 
 def _explain(error: BaseException) -> int:
     match error:
-        case click.exceptions.Exit():
+        case typer.Exit():
             return error.exit_code
-        case click.Abort() | KeyboardInterrupt() | asyncio.CancelledError():
+        case typer.Abort() | KeyboardInterrupt() | asyncio.CancelledError():
             errors.print("stopped; what had finished is kept", style="yellow")
             return EXIT_INTERRUPTED
         case Terminated():
             return EXIT_TERMINATED
-        case click.ClickException():
-            error.show()
-            return error.exit_code
+        case TyperException():
+            errors.print(f"[red]error:[/red] {_plain(str(error))}")
+            errors.print("[bold]fix:[/bold] `--help` after the command tells its options.")
+            return EXIT_USAGE
         case BaseExceptionGroup():
             # Tasks that failed together: the first one tells what happened.
             return _explain(_first(error))

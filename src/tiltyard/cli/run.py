@@ -47,7 +47,7 @@ class RunOptions:
 async def run(options: RunOptions, settings: Settings) -> int:
     """Makes the rollouts, records them, prints the results and returns the exit code."""
     tasks = load_tasks(options.tasks)
-    policy = parse_policy(options.policy, api_key=settings.openai_api_key)
+    policy = parse_policy(options.policy, api_key=settings.openai_api_key, seed=options.seed)
     directory = options.out or new_run_directory(settings.runs_dir, "run")
     planned = attempts(tasks, samples=options.samples, seed=options.seed)
     trajectories: list[Trajectory] = []

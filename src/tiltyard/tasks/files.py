@@ -25,6 +25,9 @@ TASKS_MAX = 100_000
 _MESSAGE_CHARS_MAX = 300
 
 
+_FORMAT = "docs/tasks.md describes the format, with an example."
+
+
 def read_tasks(path: Path) -> tuple[Task, ...]:
     """All tasks of a file, in order.
 
@@ -104,11 +107,13 @@ def _task(line: bytes, where: str) -> Task:
             line.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant
         )
     except UnicodeDecodeError as error:
-        raise TaskError(f"{where}: byte {error.start + 1} is not UTF-8.") from None
+        raise TaskError(f"{where}: byte {error.start + 1} is not UTF-8.", fix=_FORMAT) from None
     except RecursionError:
-        raise TaskError(f"{where}: the JSON is nested too deeply.") from None
+        raise TaskError(f"{where}: the JSON is nested too deeply.", fix=_FORMAT) from None
     except ValueError as error:
-        raise TaskError(f"{where}: not JSON: {str(error)[:_MESSAGE_CHARS_MAX]}.") from None
+        raise TaskError(
+            f"{where}: not JSON: {str(error)[:_MESSAGE_CHARS_MAX]}.", fix="Write one object a line."
+        ) from None
     if not isinstance(raw, dict):
         raise TaskError(f"{where}: not a JSON object.", fix="Write one object a line.")
     try:
@@ -125,7 +130,7 @@ def _refuse(where: str, error: ValidationError) -> NoReturn:
     message = first["msg"].removeprefix("Value error, ")[:_MESSAGE_CHARS_MAX]
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
     field = f"field {path[:_MESSAGE_CHARS_MAX]}: " if path else "the task "
-    raise TaskError(f"{where}: {field}{message}{more}.") from None
+    raise TaskError(f"{where}: {field}{message}{more}.", fix=_FORMAT) from None
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -1,0 +1,193 @@
+"""What each command prints and exits with, for good input and bad."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tiltyard.core.errors import StoreError
+from tiltyard.store import RunReader, RunStore
+
+Tiltyard = Callable[..., "subprocess.CompletedProcess[str]"]
+
+pytestmark = pytest.mark.slow
+
+
+def assert_told(done: "subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
+    """It exits with this code, says these words and a fix, and shows no traceback."""
+    assert done.returncode == code, done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert "fix:" in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("command", ["doctor", "run", "show", "demo"])
+def test_every_command_explains_itself(tiltyard: Tiltyard, command: str) -> None:
+    done = tiltyard(command, "--help")
+
+    assert done.returncode == 0
+    assert "Usage:" in done.stdout
+
+
+def test_the_version_is_the_packages(tiltyard: Tiltyard) -> None:
+    from tiltyard import __version__
+
+    assert tiltyard("--version").stdout.strip() == __version__
+
+
+def test_an_unknown_option_is_wrong_usage(tiltyard: Tiltyard) -> None:
+    done = tiltyard("run", "--colour", "blue")
+
+    assert_told(done, 2, "--colour")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "words"),
+    [("nothing", "nothing"), ("repair:heldout?families=clamp,nosuch", "nosuch")],
+)
+def test_an_unknown_task_is_named(
+    tiltyard: Tiltyard, answers: Path, tasks: str, words: str
+) -> None:
+    assert_told(tiltyard("run", tasks, "--policy", f"scripted:{answers}"), 2, words)
+
+
+def test_a_malformed_task_file_is_named_with_its_line(
+    tiltyard: Tiltyard, answers: Path, tmp_path: Path
+) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"id": "a"\n')
+
+    done = tiltyard("run", tasks, "--policy", f"scripted:{answers}")
+
+    assert_told(done, 2, "tasks.jsonl", "1")
+
+
+def test_an_unknown_policy_is_named(tiltyard: Tiltyard) -> None:
+    assert_told(tiltyard("run", "repair", "--policy", "oracle"), 2, "oracle")
+
+
+def test_a_misspelt_setting_is_refused(tiltyard: Tiltyard, environment: dict[str, str]) -> None:
+    environment["TILTYARD_CACHEDIR"] = "x"
+    assert_told(tiltyard("show", "x"), 2, "TILTYARD_CACHEDIR")
+
+
+async def test_a_directory_that_holds_a_run_is_refused(
+    tiltyard: Tiltyard, answers: Path, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    await RunStore.create(there).close()
+
+    done = tiltyard("run", "repair", "--policy", f"scripted:{answers}", "--out", there)
+
+    assert_told(done, 3, "there")
+
+
+def test_show_without_a_run_says_what_to_do(tiltyard: Tiltyard) -> None:
+    assert_told(tiltyard("show", "anything"), 2, "no run")
+
+
+@pytest.mark.sandbox
+def test_doctor_reports_what_this_machine_gives(tiltyard: Tiltyard) -> None:
+    done = tiltyard("doctor", "--json")
+    report = json.loads(done.stdout)
+
+    assert done.returncode in {0, 1}
+    assert report["usable"]
+    assert report["enforced"]["disk"] == "tmpfs"
+    assert {finding["health"] for finding in report["findings"]} <= {"ok", "weak"}
+
+
+@pytest.mark.sandbox
+def test_run_records_verdicts_and_show_tells_them(
+    tiltyard: Tiltyard, answers: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    done = tiltyard(
+        *("run", "repair:heldout?count=2", "--policy", f"scripted:{answers}", "--out", out)
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(out / "results.jsonl")
+    lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    assert sorted(line["reward"] for line in lines) == [0.0, 1.0]
+    right, wrong = sorted(lines, key=lambda line: -line["reward"])
+    shown = tiltyard("show", right["rollout"], "--run", out)
+    assert shown.returncode == 0
+    for word in ("turn 1", "verdict", "reward 1", "-", "+"):
+        assert word in shown.stdout
+    spoiled = tiltyard("show", wrong["rollout"], "--run", out, "--json")
+    assert json.loads(spoiled.stdout)["steps"][0]["code"] is None
+
+
+@pytest.mark.sandbox
+def test_run_gives_one_json_document(tiltyard: Tiltyard, answers: Path) -> None:
+    done = tiltyard(*("run", "repair:heldout?count=2", "--policy", f"scripted:{answers}", "--json"))
+    document = json.loads(done.stdout)
+
+    assert document["outcomes"]["graded"] == 2
+    assert len(document["rollouts"]) == 2
+
+
+@pytest.mark.sandbox
+def test_an_unreachable_model_server_is_a_recorded_fault(tiltyard: Tiltyard) -> None:
+    done = tiltyard(
+        *("run", "repair:heldout?count=1", "--policy", "openai:http://127.0.0.1:9/v1#m", "--json")
+    )
+    document = json.loads(done.stdout)
+
+    assert done.returncode == 1
+    assert document["outcomes"]["infra_fault"] == 1
+    assert document["rollouts"][0]["reward"] is None
+    assert "127.0.0.1:9" in document["rollouts"][0]["why"]
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_keeps_what_had_finished_and_leaves_nothing(
+    start: Callable[..., "subprocess.Popen[str]"], answers: Path, tmp_path: Path, number: int
+) -> None:
+    out = tmp_path / "run"
+    process = start(
+        *("run", "repair:heldout?count=5000", "--policy", f"scripted:{answers}", "--out", out)
+    )
+    deadline = time.monotonic() + 60
+    rows = 0
+    while rows < 3 and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[1]
+        try:
+            with RunReader(out) as reader:
+                rows = sum(1 for _ in reader.iter_rows())
+        except StoreError:
+            continue  # it has not begun yet
+    launcher = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+
+    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], said
+    assert "Traceback" not in said
+    with RunReader(out) as reader:
+        assert sum(1 for _ in reader.iter_rows()) >= rows >= 3
+    assert launcher
+    assert not any(Path(f"/proc/{pid}").exists() for pid in launcher)
+    assert not list(Path("/sys/fs/cgroup").rglob(f"tiltyard-{process.pid}-*"))
+
+
+@pytest.mark.sandbox
+@pytest.mark.train
+def test_the_demo_runs_end_to_end(tiltyard: Tiltyard, tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    done = tiltyard("demo", "--quick", "--out", out, timeout_s=170)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(out / "summary.json")
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["rollouts"] == sum(summary["outcomes"].values()) > 100
+    assert 0.0 <= summary["heldout_pass_before"] <= 1.0
+    assert (out / "learning.png").read_bytes().startswith(b"\x89PNG")
+    with RunReader(out) as reader:
+        assert sum(1 for _ in reader.iter_rows()) == summary["rollouts"]
