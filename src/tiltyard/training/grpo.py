@@ -7,8 +7,8 @@ over answers, so that a long answer's tokens weigh as much as a short one's. No 
 
 Two masks are this project's own. A rollout without a reward (a fault of ours) is not part of its
 group at all: it moves neither mean nor deviation and gets no gradient. Rewards are rounded to a
-grid before they are compared, because dividing by the deviation would otherwise blow up a
-difference of a hundredth between answers that are all right.
+grid and groups of small spread are dropped, because dividing by the deviation would otherwise
+blow up a difference of a hundredth between answers that are all right.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,9 @@ import torch
 from torch import Tensor
 
 REWARD_GRID: Final = 0.05
+REWARD_SPREAD_MIN: Final = 0.1
+"""Best minus worst reward below which a group teaches nothing. The grid alone would not do: two
+nearly equal rewards may lie on either side of a rounding border."""
 CLIP_LOW: Final = 0.2
 CLIP_HIGH: Final = 0.28
 
@@ -26,13 +29,14 @@ def group_advantages(rewards: Sequence[float | None]) -> list[float]:
     """Advantage of each member of one group: (reward - mean) / standard deviation.
 
     Mean and (population) deviation are over the members that have a reward, after rounding to
-    `REWARD_GRID`. A member whose reward is None gets 0. All get 0 when the rewarded members do
-    not differ: such a group teaches nothing and `has_signal` is false for it.
+    `REWARD_GRID`. A member whose reward is None gets 0. All get 0 when the rewarded members hardly
+    differ (`REWARD_SPREAD_MIN`): such a group teaches nothing and `has_signal` is false for it.
     """
+    earned = [reward for reward in rewards if reward is not None]
+    if not earned or max(earned) - min(earned) < REWARD_SPREAD_MIN:
+        return [0.0] * len(rewards)
     steps = [None if reward is None else round(reward / REWARD_GRID) for reward in rewards]
     present = [step for step in steps if step is not None]
-    if len(set(present)) < 2:
-        return [0.0] * len(steps)
     mean = sum(present) / len(present)
     deviation = (sum((step - mean) ** 2 for step in present) / len(present)) ** 0.5
     return [0.0 if step is None else (step - mean) / deviation for step in steps]

@@ -178,7 +178,7 @@ class Learner:
                 tokens=tokens,
             )
             part.backward()  # type: ignore[no-untyped-call]
-            loss += float(part)
+            loss += float(part.detach())
             share = float(batch.token_weights.sum()) / tokens
             clipped += share * clipped_fraction(
                 logprobs.detach(), batch.sampled_logprobs, batch.token_weights

@@ -74,7 +74,9 @@ async def learner_process(
 
 
 @asynccontextmanager
-async def running_process(command: Sequence[str]) -> AsyncIterator["LearnerClient"]:
+async def running_process(
+    command: Sequence[str], *, close_timeout_s: float = CLOSE_TIMEOUT_S
+) -> AsyncIterator["LearnerClient"]:
     """A client of a process that is not told to start a learner yet."""
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -84,7 +86,7 @@ async def running_process(command: Sequence[str]) -> AsyncIterator["LearnerClien
         limit=_STREAM_LIMIT_BYTES,
         env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
     )
-    client = LearnerClient(process)
+    client = LearnerClient(process, close_timeout_s=close_timeout_s)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(client.read_answers())
         tasks.create_task(client.drain_errors())
@@ -97,12 +99,14 @@ async def running_process(command: Sequence[str]) -> AsyncIterator["LearnerClien
 class LearnerClient:
     """Requests to one learner. Made by `learner_process`."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, *, close_timeout_s: float) -> None:
         self._process = process
+        self._close_timeout_s = close_timeout_s
         self._waiting: dict[int, tuple[asyncio.Future[dict[str, Any]], Report | None]] = {}
         self._number = 0
         self._dead: str | None = None
         self._said = b""
+        self._quiet = asyncio.Event()
         self._closed = False
         self._writing = asyncio.Lock()
         self.started: Started | None = None
@@ -148,7 +152,7 @@ class LearnerClient:
             return
         self._closed = True
         try:
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            async with asyncio.timeout(self._close_timeout_s):
                 await self._write(pack_frame({"number": 0, "op": "close"}))
                 await self._process.wait()
         except (TimeoutError, LearnerDied):
@@ -167,6 +171,8 @@ class LearnerClient:
                 self._deliver(unpack_frame(await answers.readexactly(length)))
         except asyncio.IncompleteReadError:
             code = await self._process.wait()
+            # Its last words say why; they may come a moment later than its end.
+            await self._quiet.wait()
             self._fail(f"it ended with code {code}")
         except FrameDamaged as error:
             if self._process.returncode is None:
@@ -179,6 +185,7 @@ class LearnerClient:
         assert errors is not None  # noqa: S101 - made with a pipe
         while said := await errors.read(65_536):
             self._said = (self._said + said)[-_SAID_BYTES_MAX:]
+        self._quiet.set()
 
     async def _request(
         self,

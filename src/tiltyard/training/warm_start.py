@@ -224,7 +224,7 @@ def _imitate(
         answer_loss = -(logprobs * of_answer).sum() / answers_total
         prompt_loss = -(logprobs * of_prompt).sum() / prompts_total
         (answer_loss + prompt_weight * prompt_loss).backward()  # type: ignore[no-untyped-call]
-        loss += float(answer_loss)
+        loss += float(answer_loss.detach())
     return loss
 
 

@@ -1,0 +1,132 @@
+"""The two streams against the plain way: one row for each answer, everything recomputed."""
+
+import pytest
+import torch
+
+from tiltyard.training.batches import PromptAnswers, padded_batches
+from tiltyard.training.model import PolicyModel
+from tiltyard.training.sampling import pad_prompts, sample, uniform_draws
+
+pytestmark = pytest.mark.train
+
+PROMPTS = [[5, 9, 33, 1], [7, 1], [50, 60, 70, 80, 90, 100, 1]]
+ANSWERS = [[[11, 12, 13], [200, 3]], [[44]], [[5, 5, 5, 5], [6], [7, 8]]]
+
+
+@torch.no_grad()
+def plain_logprobs(model: PolicyModel, prompt: list[int], answer: list[int]) -> list[float]:
+    """One answer alone, the whole text through the answer stream after the first token."""
+    text = prompt + answer
+    tokens, lengths, last = pad_prompts([text[:1]])
+    inputs = torch.tensor([[text[:-1]]])
+    assert last.item() == text[0]
+    logits = model.answer_logits(model.read_prompts(tokens, lengths), inputs)
+    scores = torch.log_softmax(logits, dim=-1)[0, 0]
+    start = len(prompt) - 1
+    return [float(scores[start + i, token]) for i, token in enumerate(answer)]
+
+
+@torch.no_grad()
+def test_a_shared_prompt_scores_answers_as_if_each_had_its_own(model: PolicyModel) -> None:
+    groups = [
+        PromptAnswers(tuple(prompt), tuple(map(tuple, answers)))
+        for prompt, answers in zip(PROMPTS, ANSWERS, strict=True)
+    ]
+    found: dict[tuple[int, ...], list[float]] = {}
+    for batch in padded_batches(groups):
+        logprobs = batch.logprobs(model)
+        for row in range(logprobs.shape[0]):
+            for column in range(logprobs.shape[1]):
+                inside = batch.token_weights[row, column] > 0
+                ids = tuple(batch.targets[row, column][inside].tolist())
+                if ids:
+                    found[ids] = logprobs[row, column][inside].tolist()
+    for prompt, answers in zip(PROMPTS, ANSWERS, strict=True):
+        for answer in answers:
+            expected = plain_logprobs(model, prompt, answer)
+            assert found[tuple(answer)] == pytest.approx(expected, abs=1e-4)
+
+
+def test_sampling_with_caches_reports_what_scoring_finds(model: PolicyModel) -> None:
+    draws = [uniform_draws(3, [f"{p}/{i}" for i in range(5)], 6) for p in range(len(PROMPTS))]
+    answers = sample(model, PROMPTS, draws, temperature=1.0, stop_ids=range(2, 150))
+    for prompt, row in zip(PROMPTS, answers, strict=True):
+        assert len(row) == 5
+        for answer in row:
+            expected = plain_logprobs(model, prompt, list(answer.ids))
+            assert list(answer.logprobs) == pytest.approx(expected, abs=1e-4)
+
+
+def test_dropping_finished_rows_changes_no_answer(model: PolicyModel) -> None:
+    # Half of the vocabulary ends an answer, so rows finish at every step and batches are packed
+    # again and again; each prompt alone, with one answer, never is.
+    draws = [uniform_draws(3, [f"{p}/{i}" for i in range(8)], 12) for p in range(len(PROMPTS))]
+    stops = range(2, 160)
+    together = sample(model, PROMPTS, draws, temperature=1.0, stop_ids=stops)
+    lengths = {len(answer.ids) for row in together for answer in row}
+    assert len(lengths) > 3
+    for prompt, rows, answers in zip(PROMPTS, draws, together, strict=True):
+        for i, answer in enumerate(answers):
+            alone = sample(model, [prompt], [rows[i : i + 1]], temperature=1.0, stop_ids=stops)
+            assert alone[0][0].ids == answer.ids
+
+
+def test_an_answer_ends_with_its_first_stop_or_is_truncated(model: PolicyModel) -> None:
+    draws = [uniform_draws(0, [str(i) for i in range(40)], 6)]
+    answers = sample(model, [[9, 1]], draws, temperature=1.0, stop_ids=range(2, 60))[0]
+    for answer in answers:
+        stopped = [2 <= token < 60 for token in answer.ids]
+        assert not any(stopped[:-1])
+        assert answer.truncated == (not stopped[-1])
+        assert not answer.truncated or len(answer.ids) == 6
+    assert {answer.truncated for answer in answers} == {True, False}
+
+
+def test_equal_draws_give_equal_answers_and_keys_are_independent(model: PolicyModel) -> None:
+    draws = [uniform_draws(4, ["a", "b"], 8)]
+    first = sample(model, [[9, 1]], draws, temperature=1.0, stop_ids=[2])
+    again = sample(model, [[9, 1]], draws, temperature=1.0, stop_ids=[2])
+    assert first == again
+    assert first[0][0].ids != first[0][1].ids
+    assert (uniform_draws(4, ["b"], 8) == draws[0][1:]).all()
+    assert (uniform_draws(5, ["b"], 8) != draws[0][1:]).any()
+
+
+def test_draws_are_uniform_in_the_half_open_interval() -> None:
+    draws = uniform_draws(0, [str(i) for i in range(2_000)], 20)
+    assert draws.min() >= 0.0
+    assert draws.max() < 1.0
+    assert abs(draws.mean() - 0.5) < 0.01
+    assert abs(draws.var() - 1 / 12) < 0.005
+
+
+@torch.no_grad()
+def test_samples_follow_the_distribution_at_any_temperature(model: PolicyModel) -> None:
+    model.embedding.weight.mul_(40.0)  # make it far from uniform
+    tokens, lengths, last = pad_prompts([[9, 1]])
+    logits = model.answer_logits(model.read_prompts(tokens, lengths), last[:, None, None])[0, 0, 0]
+    for temperature in (0.5, 1.0, 2.0):
+        expected = torch.softmax(logits / temperature, dim=-1)
+        draws = [uniform_draws(0, [str(i) for i in range(4_000)], 1)]
+        answers = sample(model, [[9, 1]], draws, temperature=temperature, stop_ids=[2])[0]
+        counts = torch.bincount(torch.tensor([a.ids[0] for a in answers]), minlength=len(expected))
+        assert float((counts / 4_000 - expected).abs().max()) < 0.03
+        assert answers[0].logprobs[0] == pytest.approx(
+            float(expected[answers[0].ids[0]].log()), abs=1e-4
+        )
+
+
+def test_special_tokens_are_never_sampled(model: PolicyModel) -> None:
+    draws = [uniform_draws(0, [str(i) for i in range(500)], 4)]
+    answers = sample(model, [[9, 1]], draws, temperature=5.0, stop_ids=[2])[0]
+    assert not {0, 1} & {token for answer in answers for token in answer.ids}
+
+
+@torch.no_grad()
+def test_padding_and_neighbours_change_no_score(model: PolicyModel) -> None:
+    short = PromptAnswers((5, 9, 1), ((11, 12),))
+    long = PromptAnswers(tuple([8] * 40 + [1]), (tuple([20] * 12), (21,)))
+    alone = next(iter(padded_batches([short]))).logprobs(model)[0, 0, :2]
+    beside = next(iter(padded_batches([short, long])))
+    assert beside.targets.shape == (2, 2, 12)
+    assert beside.logprobs(model)[0, 0, :2].tolist() == pytest.approx(alone.tolist(), abs=1e-5)
