@@ -12,6 +12,7 @@ import pytest
 from tiltyard.core.task import Split
 from tiltyard.tasks.repair import make_task
 
+COMMAND = Path(sys.executable).with_name("tiltyard")
 Tiltyard = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -31,7 +32,7 @@ def tiltyard(environment: dict[str, str]) -> Tiltyard:
     """Runs the command to its end."""
 
     def run(*arguments: object, timeout_s: float = 100.0) -> "subprocess.CompletedProcess[str]":
-        argv = [sys.executable, "-m", "tiltyard", *map(str, arguments)]
+        argv = [str(COMMAND), *map(str, arguments)]
         return subprocess.run(
             argv, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
         )
@@ -45,7 +46,7 @@ def start(environment: dict[str, str]) -> Iterator[Callable[..., "subprocess.Pop
     started: list[subprocess.Popen[str]] = []
 
     def run(*arguments: object) -> "subprocess.Popen[str]":
-        argv = [sys.executable, "-m", "tiltyard", *map(str, arguments)]
+        argv = [str(COMMAND), *map(str, arguments)]
         pipe = subprocess.PIPE
         process = subprocess.Popen(argv, env=environment, stdout=pipe, stderr=pipe, text=True)
         started.append(process)
