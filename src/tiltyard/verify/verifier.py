@@ -77,6 +77,11 @@ class SplitVerifier:
         await self._testers.__aexit__(kind, error, trace)
         await self._candidates.__aexit__(kind, error, trace)
 
+    @property
+    def sandboxes(self) -> int:
+        """How many sandboxes it has now."""
+        return self._candidates.cells + self._testers.cells
+
     async def verify(self, task: Task, submission: Submission) -> Verdict:
         """Judges a submission. Raises only when cancelled."""
         started = time.monotonic()

@@ -16,7 +16,6 @@ import ctypes
 import gc
 import importlib.machinery
 import os
-import random
 import resource
 import select
 import signal
@@ -91,6 +90,11 @@ class Zygote:
         """Makes the tree read-only for all runs, and a place for each one's disk."""
         os.makedirs(PRIVATE, exist_ok=True)
         mount(None, "/", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, None)
+        # The bounding set only limits what a later exec could gain; the zygote execs nothing, and
+        # what it drops here every run has dropped.
+        for capability in range(CAPABILITIES):
+            if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
+                break
         gc.collect()
         gc.freeze()
 
@@ -157,7 +161,7 @@ class Zygote:
             os.write(2, f"zygote: {error}\n".encode())
             os._exit(70)
         try:
-            random.seed()
+            # `random`, if anything imported it, has reseeded itself at the fork.
             self.serve(channel)
         finally:
             os._exit(0)
@@ -168,8 +172,8 @@ class Zygote:
         for source, target in ((nowhere, 0), (out, 1), (err, 2), (channel, 3)):
             os.dup2(source, target, inheritable=target < 3)
         self.control.detach()
-        with open("/proc/self/oom_score_adj", "w") as score:
-            score.write("1000")
+        score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(score, b"1000")
         os.closerange(4, 1024)
         return socket.socket(fileno=3)
 
@@ -177,12 +181,13 @@ class Zygote:
         check(libc.unshare(CLONE_NEWNS | CLONE_NEWIPC), "unshare")
         flags = MS_NOSUID | MS_NODEV
         mount("run", PRIVATE, "tmpfs", flags, f"size={self.disk_bytes},nr_inodes=16384,mode=0755")
+        os.umask(0)
         for name, target in PRIVATE_DIRECTORIES:
             source = f"{PRIVATE}/{name}"
-            os.mkdir(source)
-            os.chmod(source, 0o1777)
+            os.mkdir(source, 0o1777)
             mount(source, target, None, MS_BIND, None)
         mount("proc", "/proc", "proc", flags | MS_NOEXEC, "subset=pid")
+        os.umask(0o022)
         os.chdir("/workspace")
 
     def restrict(self, order: Order) -> None:
@@ -201,9 +206,6 @@ class Zygote:
             limits.append((resource.RLIMIT_AS, address_space_bytes, address_space_bytes))
         for kind, soft, hard in limits:
             resource.setrlimit(kind, (soft, hard))
-        for capability in range(CAPABILITIES):
-            if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
-                break
         if self.many_users:
             user = FIRST_USER + self.count % USERS
             os.setgroups([])

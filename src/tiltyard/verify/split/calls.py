@@ -19,10 +19,7 @@ async def judge_calls(
     All requests are sent ahead, since none depends on an earlier answer: the solution sees inputs
     only. Raises `SandboxDied` when the fault is ours.
     """
-    candidate.send(("load", module, source))
-    for number, case in enumerate(suite.cases, start=1):
-        for request in _requests(case, number):
-            candidate.send(request)
+    candidate.send(("load", module, source), *_requests(suite))
     loaded = await candidate.receive()
     if isinstance(loaded, Gone):
         return _not_run(suite.cases, loaded.status, f"while loading: {loaded.evidence}")
@@ -41,11 +38,12 @@ async def judge_calls(
     return tuple(checks)
 
 
-def _requests(case: CallCase, number: int) -> Iterator[Value]:
-    keep = number if case.then else 0
-    yield ("call", 0, case.target, case.args, {}, keep, case.arguments_kept)
-    for call in case.then:
-        yield ("call", number, call.name, call.args, {}, 0, False)
+def _requests(suite: CallSuite) -> Iterator[Value]:
+    for number, case in enumerate(suite.cases, start=1):
+        keep = number if case.then else 0
+        yield ("call", 0, case.target, case.args, {}, keep, case.arguments_kept)
+        for call in case.then:
+            yield ("call", number, call.name, call.args, {}, 0, False)
 
 
 def _not_run(cases: tuple[CallCase, ...], status: CheckStatus, why: str) -> tuple[Check, ...]:
