@@ -101,6 +101,7 @@ int main(int argc, char **argv) {
   for (int fd = 0; fd < 4; fd++)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR | O_CLOEXEC) != fd) fail("open(/dev/null)");
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  prctl(PR_SET_NAME, "tiltyard-init", 0, 0, 0); /* executed from memory, it has no name of its own */
   signal(SIGPIPE, SIG_IGN);
   int signals = take_signals();
   exec_set_up(for_zygotes);

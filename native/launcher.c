@@ -8,9 +8,10 @@
  * tiltyard-init and says HELLO on the control socket, or says there which call failed.
  *
  * It owns what it made. When a sandbox is reaped its cgroups are removed, and only then is it reported
- * as gone. When the host ends, the request socket ends: every sandbox is killed, reaped and removed,
- * and the launcher exits. When the launcher itself is killed, the parent-death signal takes the
- * sandboxes, and the next host's sweep takes the empty cgroups.
+ * as gone. When the host ends, the request socket ends, or, where a child of the host's still holds
+ * that, the host's pidfd tells: every sandbox is killed, reaped and removed, and the launcher exits.
+ * When the launcher itself is killed, the parent-death signal takes the sandboxes, and the host, or
+ * the next host's sweep, takes the empty cgroups.
  *
  * Rungs: as root, in-sandbox ids are a range of unprivileged ids of the host. As an ordinary user the
  * launcher makes a user namespace for itself first; in-sandbox root is then that user.
@@ -115,6 +116,10 @@ static const char *become_init(const struct rootfs *rootfs) {
 static void run_child(const struct rootfs *rootfs, int control, int go) {
   char byte;
   if (read(go, &byte, 1) != 1) _exit(1); /* the launcher gave up on it, or died */
+  /* The host's own streams (a terminal, a log) stay out of the sandbox. */
+  int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; fd < 3; fd++)
+    if (nothing < 0 || dup2(nothing, fd) < 0) _exit(1);
   /* Park both beyond 3, then keep just the control socket (3) and the program to execute. */
   int parked = fcntl(control, F_DUPFD_CLOEXEC, 10), program = fcntl(init_program, F_DUPFD_CLOEXEC, 10);
   if (parked < 0 || program < 0 || dup2(parked, 3) < 0 || dup2(program, 4) < 0) _exit(1);
@@ -147,7 +152,13 @@ static const char *start_sandbox(const struct rootfs *rootfs, uint32_t first_id,
                                  int fds[2]) {
   int sockets[2], go[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets)) return "socketpair";
-  if (pipe2(go, O_CLOEXEC)) return "pipe";
+  if (pipe2(go, O_CLOEXEC)) {
+    int error = errno;
+    close(sockets[0]);
+    close(sockets[1]);
+    errno = error;
+    return "pipe";
+  }
   fflush(NULL);
   pid_t pid = clone_child(&fds[1]);
   if (pid == 0) {
@@ -192,7 +203,7 @@ static void create(struct fields *fields) {
   if (!failed) failed = start_sandbox(&rootfs, first_id, owned, fds);
   if (failed) {
     int error = errno;
-    if (owned) owned_remove(owned);
+    if (owned) owned_give_up(owned);
     reply(REPLY_FAILED, id, error, failed, NULL, 0);
     return;
   }
@@ -216,7 +227,9 @@ static bool serve_request(void) {
   if (rights && rights->cmsg_type == SCM_RIGHTS) memcpy(&attached, CMSG_DATA(rights), sizeof attached);
   struct fields fields = {.at = bytes, .end = bytes + got, .bad = false};
   uint32_t kind = field_u32(&fields);
-  if (kind == REQUEST_CREATE) {
+  if (message.msg_flags & MSG_TRUNC) {
+    reply(REPLY_FAILED, field_text(&fields), EMSGSIZE, "request", NULL, 0);
+  } else if (kind == REQUEST_CREATE) {
     create(&fields);
   } else if (kind == REQUEST_IMAGE && attached >= 0) {
     struct text id = field_text(&fields);
@@ -229,8 +242,8 @@ static bool serve_request(void) {
   return true;
 }
 
-static void tell_gone(const char *id) {
-  reply(REPLY_GONE, (struct text){id, (uint32_t)strlen(id)}, 0, "", NULL, 0);
+static void tell_gone(const char *id, uint32_t oom_kills) {
+  reply(REPLY_GONE, (struct text){id, (uint32_t)strlen(id)}, (int)oom_kills, "", NULL, 0);
 }
 
 static void fail(const char *step) {
@@ -268,19 +281,38 @@ static void enter_own_namespaces(void) {
   if (write_to("/proc/self/gid_map", map)) fail("write(gid_map)");
 }
 
+/* Serves until the host is gone. */
+static void serve(int host, int signals) {
+  for (bool open = true; open;) {
+    struct pollfd polled[3] = {{.fd = requests, .events = POLLIN},
+                               {.fd = signals, .events = POLLIN},
+                               {.fd = host, .events = POLLIN}};
+    int timeout_ms = owned_sweep(tell_gone);
+    if (poll(polled, 3, timeout_ms) < 0) continue;
+    struct signalfd_siginfo caught;
+    while (polled[1].revents && read(signals, &caught, sizeof caught) > 0) {
+    }
+    if (polled[2].revents) return;
+    if (polled[0].revents) open = serve_request();
+  }
+}
+
 int main(int argc, char **argv) {
-  if (argc < 4) {
-    fprintf(stderr, "usage: tiltyard-launcher SOCKET INIT STAGE [CGROUP...]\n");
+  if (argc < 5) {
+    fprintf(stderr, "usage: tiltyard-launcher SOCKET HOST-PIDFD INIT STAGE [CGROUP...]\n");
     return 2;
   }
   requests = atoi(argv[1]);
+  int host = atoi(argv[2]);
   fcntl(requests, F_SETFD, FD_CLOEXEC);
+  fcntl(host, F_SETFD, FD_CLOEXEC);
   as_root = geteuid() == 0;
-  load_init(argv[2]);
+  load_init(argv[3]);
   enter_own_namespaces();
-  const char *failed = stage_set_up(argv[3]);
+  const char *failed = stage_set_up(argv[4]);
   if (failed) fail(failed);
-  if ((failed = owned_set_up(argv + 4))) fail(failed);
+  if ((failed = owned_set_up(argv + 5))) fail(failed);
+  if (chdir("/")) fail("chdir");
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
@@ -293,15 +325,7 @@ int main(int argc, char **argv) {
   int signals = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signals < 0) fail("signalfd");
   reply(REPLY_OK, (struct text){"launcher", 8}, 0, "", NULL, 0);
-  for (bool open = true; open;) {
-    struct pollfd polled[2] = {{.fd = requests, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
-    int timeout_ms = owned_sweep(tell_gone);
-    if (poll(polled, 2, timeout_ms) < 0) continue;
-    struct signalfd_siginfo caught;
-    while (polled[1].revents && read(signals, &caught, sizeof caught) > 0) {
-    }
-    if (polled[0].revents) open = serve_request();
-  }
+  serve(host, signals);
   owned_end_all();
   return 0;
 }

@@ -38,16 +38,28 @@ const char *owned_set_up(char **cgroups) {
   return NULL;
 }
 
+static void forget(struct owned *owned) {
+  for (struct owned **at = &all; *at; at = &(*at)->next) {
+    if (*at != owned) continue;
+    *at = owned->next;
+    break;
+  }
+  free_strings(owned->cgroups);
+  free(owned->oom_file);
+  free(owned);
+}
+
 struct owned *owned_add(struct text id, struct fields *fields) {
   if (id.length == 0 || id.length >= SANDBOX_ID_BYTES) return NULL;
   struct owned *owned = calloc(1, sizeof *owned);
   if (!owned) return NULL;
   memcpy(owned->id, id.bytes, id.length);
+  owned->oom_file = text_copy(field_text(fields));
   owned->cgroups = field_strings(fields, CGROUPS_MAX);
   owned->next = all;
   all = owned;
-  if (fields->bad) {
-    owned_remove(owned);
+  if (fields->bad || !owned->oom_file) {
+    forget(owned);
     errno = EINVAL;
     return NULL;
   }
@@ -90,19 +102,22 @@ static bool remove_cgroups(char **cgroups) {
   return !left;
 }
 
-static void forget(struct owned *owned) {
-  for (struct owned **at = &all; *at; at = &(*at)->next) {
-    if (*at != owned) continue;
-    *at = owned->next;
-    break;
-  }
-  free_strings(owned->cgroups);
-  free(owned);
-}
+void owned_give_up(struct owned *owned) { owned->reaped = owned->unheard = true; }
 
-void owned_remove(struct owned *owned) {
-  remove_cgroups(owned->cgroups);
-  forget(owned);
+/* Kept when the file has gone: a reading never becomes less true. */
+static void read_oom_kills(struct owned *owned) {
+  static const char field[] = "oom_kill ";
+  char table[512];
+  int fd = *owned->oom_file ? open(owned->oom_file, O_RDONLY | O_CLOEXEC) : -1;
+  if (fd < 0) return;
+  ssize_t got = read(fd, table, sizeof table - 1);
+  close(fd);
+  table[got > 0 ? got : 0] = 0;
+  for (char *line = table; line; line = strchr(line, '\n')) {
+    line += *line == '\n';
+    if (!strncmp(line, field, sizeof field - 1))
+      owned->oom_kills = (uint32_t)strtoul(line + sizeof field - 1, NULL, 10);
+  }
 }
 
 static void mark_reaped(pid_t pid) {
@@ -113,25 +128,29 @@ static void mark_reaped(pid_t pid) {
     }
 }
 
-int owned_sweep(void (*gone)(const char *id)) {
+int owned_sweep(void (*gone)(const char *id, uint32_t oom_kills)) {
   pid_t pid;
   int again = -1;
   while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) mark_reaped(pid);
   for (struct owned *each = all, *next; each; each = next) {
     next = each->next;
     if (!each->reaped) continue;
+    read_oom_kills(each);
     /* The kernel lets go of a cgroup a moment after the last process is reaped. */
     if (!remove_cgroups(each->cgroups)) {
       again = RETRY_MS;
       continue;
     }
-    gone(each->id);
+    if (!each->unheard) gone(each->id, each->oom_kills);
     forget(each);
   }
   return again;
 }
 
-static void say_nothing(const char *id) { (void)id; }
+static void say_nothing(const char *id, uint32_t oom_kills) {
+  (void)id;
+  (void)oom_kills;
+}
 
 void owned_end_all(void) {
   for (struct owned *each = all; each; each = each->next)

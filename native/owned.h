@@ -13,22 +13,26 @@ struct owned {
   char id[SANDBOX_ID_BYTES];
   pid_t pid;       /* 0: not started, or reaped */
   bool reaped;
+  bool unheard;    /* it never started, so nobody waits to be told that it is gone */
   char **cgroups;  /* this sandbox's directories, one a hierarchy */
+  char *oom_file;  /* where the kernel counts out-of-memory kills; empty: nowhere */
+  uint32_t oom_kills; /* as last read, before the file went */
   struct owned *next;
 };
 
 /* Makes the launcher's own cgroup directories, parents of all sandboxes'. NULL or the failed step. */
 const char *owned_set_up(char **cgroups);
-/* Takes up a new sandbox with the list of its cgroup directories; NULL when the request is bad. */
+/* Takes up a new sandbox; reads `string oom file, list cgroup directories`. NULL when it cannot. */
 struct owned *owned_add(struct text id, struct fields *fields);
 /* Makes the directories and sets their limits: two lists of equal length, paths and values. */
 const char *owned_make_cgroups(struct owned *owned, struct fields *fields);
 const char *owned_attach(struct owned *owned, pid_t pid);
-/* Forgets a sandbox that did not start, with its cgroups. */
-void owned_remove(struct owned *owned);
-/* Reaps what died, removes its cgroups, and tells each that is wholly gone. Returns milliseconds to
- * wait before trying again, or -1 when nothing is left over. */
-int owned_sweep(void (*gone)(const char *id));
+/* Gives up a sandbox that did not start; the next sweep removes its cgroups. */
+void owned_give_up(struct owned *owned);
+/* Reaps what died, removes its cgroups, and tells each that is wholly gone, with how many of its
+ * processes were killed for want of memory: the host cannot read that any more. Returns milliseconds
+ * to wait before trying again, or -1 when nothing is left over. */
+int owned_sweep(void (*gone)(const char *id, uint32_t oom_kills));
 /* Kills, reaps and removes everything, also the launcher's own cgroups. */
 void owned_end_all(void);
 

@@ -249,6 +249,9 @@ static const char *mount_proc(bool masked) {
     if (mount(staged("dev/null"), staged("box/root/proc/%s", hidden_files[i]), NULL, MS_BIND, NULL) &&
         errno != ENOENT)
       return "bind(proc)";
+  /* Root inside owns the supervisor's entries, and could give it a bad name with the kernel
+   * (oom_score_adj, autogroup); nobody inside has business with them. */
+  if (mount(staged("empty"), staged("box/root/proc/1"), NULL, MS_BIND, NULL)) return "bind(proc/1)";
   const char *settings = staged("box/root/proc/sys");
   if (mount(settings, settings, NULL, MS_BIND, NULL)) return "bind(proc/sys)";
   return set_read_only(settings, MOUNT_ATTR_RDONLY, false) ? "mount_setattr(proc/sys)" : NULL;

@@ -39,13 +39,13 @@ static const char *const allowed[] = {
     "futex_waitv", "get_robust_list", "get_thread_area", "getcpu", "getegid", "geteuid", "getgid",
     "getgroups", "getpgid", "getpgrp", "getpid", "getppid", "getpriority", "getresgid", "getresuid",
     "getrlimit", "getrusage", "getsid", "gettid", "getuid", "kill", "pause", "pidfd_open",
-    "pidfd_send_signal", "prctl", "prlimit64", "rseq", "rt_sigaction", "rt_sigpending",
+    "pidfd_send_signal", "prctl", "rseq", "rt_sigaction", "rt_sigpending",
     "rt_sigprocmask", "rt_sigqueueinfo", "rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait",
     "rt_tgsigqueueinfo", "sched_get_priority_max", "sched_get_priority_min", "sched_getaffinity",
     "sched_getattr", "sched_getparam", "sched_getscheduler", "sched_rr_get_interval",
-    "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler", "sched_yield",
+    "sched_setaffinity", "sched_yield",
     "set_robust_list", "set_thread_area", "set_tid_address", "setfsgid", "setfsuid", "setgid",
-    "setgroups", "setpgid", "setpriority", "setregid", "setresgid", "setresuid", "setreuid",
+    "setgroups", "setpgid", "setregid", "setresgid", "setresuid", "setreuid",
     "setrlimit", "setsid", "setuid", "sigaltstack", "tgkill", "time", "times", "tkill", "uname",
     "vfork", "wait4", "waitid",
     /* waiting and time */
@@ -97,6 +97,11 @@ static const uint32_t ioctls[] = {
     0x40049409, 0x4020940d, 0x80086601,     /* FICLONE, FICLONERANGE, FS_IOC_GETFLAGS */
 };
 
+/* Allowed for the caller itself, process 0. Of another one, which has the same user as the
+ * supervisor, they would lower its limits or starve it, and so end the sandbox from inside. */
+static const char *const of_itself[] = {"prlimit64", "sched_setattr", "sched_setparam",
+                                        "sched_setscheduler"};
+
 static const int families[] = {AF_UNIX, AF_INET, AF_INET6}; /* no netlink, packet, vsock, alg, ... */
 
 static void must(int result, const char *what) {
@@ -138,6 +143,17 @@ static void fill(scmp_filter_ctx filter) {
                           SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffu, (uint64_t)families[i])),
          "socketpair");
   }
+  for (size_t i = 0; i < sizeof of_itself / sizeof *of_itself; i++) {
+    int number = seccomp_syscall_resolve_name(of_itself[i]);
+    must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 1,
+                          SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffu, 0)), of_itself[i]);
+    must(seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), number, 1, SCMP_A0(SCMP_CMP_GE, 1)),
+         of_itself[i]);
+  }
+  /* PRIO_PROCESS of the caller, for the same reason; not of a group or a user. */
+  must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(setpriority), 2,
+                        SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffu, 0),
+                        SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffu, 0)), "setpriority");
   /* personality: the default, asking, and switching address randomisation off for oneself. */
   const uint64_t personalities[] = {0x0, 0x8, 0x20000, 0x20008, 0x0040000, 0xffffffff};
   for (size_t i = 0; i < sizeof personalities / sizeof *personalities; i++)

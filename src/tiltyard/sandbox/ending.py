@@ -40,9 +40,24 @@ class Ending:
     """The meaning of an end."""
 
     reason: Reason
-    exit_code: int | None
-    signal: int | None
+    exit_code: int | None = None
+    signal: int | None = None
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overdue:
+    """A supervisor that did not end an execution at its deadline."""
+
+    since_start_s: float
+    cpus: float
+    """How many the sandbox may use."""
+    cpu_used_s: float | None
+    """What it used since the start; None where no cgroup counts it."""
+
+
+STARVED_SHARE = 0.5
+"""A sandbox that used this share of its CPUs until past its deadline was busy, not stuck."""
 
 
 def ending_of(raw: RawExit, *, before: Usage, after: Usage, cpu_limit_s: int) -> Ending:
@@ -52,11 +67,31 @@ def ending_of(raw: RawExit, *, before: Usage, after: Usage, cpu_limit_s: int) ->
     """
     if ExitFlag.NOT_STARTED in raw.flags:
         detail = f"{raw.call}: {os.strerror(raw.status)}"
-        return Ending(reason=Reason.START_FAILED, exit_code=None, signal=None, detail=detail)
+        return Ending(reason=Reason.START_FAILED, detail=detail)
     by_signal = os.WTERMSIG(raw.status) if os.WIFSIGNALED(raw.status) else None
     code = os.WEXITSTATUS(raw.status) if os.WIFEXITED(raw.status) else None
     reason, detail = _reason(raw, by_signal, code, before, after, cpu_limit_s)
     return Ending(reason=reason, exit_code=code, signal=by_signal, detail=detail)
+
+
+def ending_of_lost(*, before: Usage, after: Usage, overdue: Overdue | None) -> Ending:
+    """Decides what became of an execution whose sandbox was lost under it.
+
+    `overdue` is None when the sandbox ended by itself; else it was given up on. A program must not
+    be able to make its own failure look like ours: memory that it used up, or processes that leave
+    the supervisor no time to run, are its own doing, and both show in the cgroup.
+    """
+    if after.oom_kills > before.oom_kills:
+        return Ending(reason=Reason.OOM, detail="the whole sandbox ran out of memory")
+    if overdue is not None and overdue.cpu_used_s is not None:
+        share = overdue.cpu_used_s / (overdue.since_start_s * overdue.cpus)
+        if share >= STARVED_SHARE:
+            return Ending(
+                reason=Reason.WALL_TIMEOUT,
+                detail="its processes left the sandbox's supervisor no time to end it",
+            )
+    detail = "" if overdue is None else "the supervisor did not answer"
+    return Ending(reason=Reason.SANDBOX_DIED, detail=detail)
 
 
 def _reason(

@@ -6,10 +6,11 @@ once is bounded; who comes later waits in line, and the line is bounded too.
 """
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -56,12 +57,13 @@ class Pool:
         self._provider = provider
         self._warm_target = warm
         self._warm: OrderedDict[SandboxSpec, deque[Sandbox]] = OrderedDict()
-        self._filling: dict[SandboxSpec, int] = {}
+        self._filling: Counter[SandboxSpec] = Counter()
         self._in_use: dict[SandboxId, Sandbox] = {}
-        self._places = asyncio.Semaphore(in_use_max)
-        self._waiting = 0
+        self._free = in_use_max
+        self._line: deque[asyncio.Future[None]] = deque()
         self._created = 0
         self._group = asyncio.TaskGroup()
+        self._refills: set[asyncio.Task[None]] = set()
         self._open = False
 
     async def __aenter__(self) -> Self:
@@ -75,14 +77,20 @@ class Pool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Destroys every sandbox, also those still in use."""
+        """Destroys every sandbox, also those still in use; who waits gets `SandboxClosed`."""
         self._open = False
+        for waiter in self._line:
+            if not waiter.done():
+                waiter.set_exception(SandboxClosed("the pool was closed."))
+        left = [*self._in_use.values(), *(s for kept in self._warm.values() for s in kept)]
+        self._warm.clear()
+        self._in_use.clear()
+        for refill in tuple(self._refills):
+            refill.cancel()
         try:
-            await self._group.__aexit__(kind, error, trace)
+            # An error of the body is the body's: the group is told of none, so it wraps none.
+            await self._group.__aexit__(None, None, None)
         finally:
-            left = [*self._in_use.values(), *(s for kept in self._warm.values() for s in kept)]
-            self._warm.clear()
-            self._in_use.clear()
             await asyncio.shield(_close_all(left))
 
     @property
@@ -90,7 +98,7 @@ class Pool:
         return PoolCounts(
             warm=sum(map(len, self._warm.values())),
             in_use=len(self._in_use),
-            waiting=self._waiting,
+            waiting=sum(not waiter.done() for waiter in self._line),
             created=self._created,
         )
 
@@ -106,37 +114,69 @@ class Pool:
     async def acquire(self, spec: SandboxSpec) -> Sandbox:
         """Hands out a sandbox that nobody used before; give it back with `release`.
 
-        Waits while as many are in use as may be. Raises `SandboxError` when too many wait already
-        or none can be made, and `SandboxClosed` when the pool is closed.
+        Waits, first come first served, while as many are in use as may be. Raises `SandboxError`
+        when too many wait already or none can be made, and `SandboxClosed` when the pool is closed.
         """
-        if not self._open:
-            raise SandboxClosed("the pool is closed.", fix="use it inside its `async with`.")
-        if self._waiting >= WAITING_MAX:
-            raise SandboxError(
-                f"{WAITING_MAX} callers wait for a sandbox already.", fix="ask for fewer at once."
-            )
-        self._waiting += 1
+        self._check_open()
+        await self._take_place()
+        sandbox: Sandbox | None = None
         try:
-            await self._places.acquire()
-        finally:
-            self._waiting -= 1
-        try:
+            self._check_open()
             sandbox = self._take_warm(spec) or await self._create(spec)
+            self._check_open()  # it may have been closed while this one was made
         except BaseException:
-            self._places.release()
+            self._give_place()
+            if sandbox is not None:
+                await _close_all([sandbox])
             raise
         self._in_use[sandbox.id] = sandbox
         self._refill(spec)
         return sandbox
 
     async def release(self, sandbox: Sandbox) -> None:
-        """Takes a sandbox back and destroys it. Idempotent; finishes even when cancelled."""
+        """Takes a sandbox back and destroys it. Idempotent.
+
+        Raises `SandboxError` when it was killed but does not go. Cancelling stops only the wait.
+        """
         if self._in_use.pop(sandbox.id, None) is None:
             return
         try:
             await sandbox.close()
         finally:
-            self._places.release()
+            self._give_place()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise SandboxClosed("the pool is closed.", fix="use it inside its `async with`.")
+
+    async def _take_place(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        if len(self._line) >= WAITING_MAX:
+            raise SandboxError(
+                f"{WAITING_MAX} callers wait for a sandbox already.", fix="ask for fewer at once."
+            )
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                with suppress(ValueError):  # taken out of the line already
+                    self._line.remove(turn)
+            elif turn.exception() is None:
+                # Cancelled in the same moment as it was its turn: the place goes to the next.
+                self._give_place()
+            raise
+
+    def _give_place(self) -> None:
+        while self._line:
+            turn = self._line.popleft()
+            if not turn.done():  # else its owner was cancelled and has left
+                turn.set_result(None)
+                return
+        self._free += 1
 
     def _take_warm(self, spec: SandboxSpec) -> Sandbox | None:
         kept = self._warm.get(spec)
@@ -146,8 +186,13 @@ class Pool:
                 return sandbox
             # It died while it waited, which costs nobody anything but this note.
             _log.warning("warm_sandbox_died", sandbox_id=sandbox.id)
-            self._group.create_task(_close_all([sandbox]))
+            self._discard([sandbox])
         return None
+
+    def _discard(self, sandboxes: list[Sandbox]) -> None:
+        for sandbox in sandboxes:
+            sandbox.destroy()
+        self._group.create_task(_close_all(sandboxes))
 
     async def _create(self, spec: SandboxSpec) -> Sandbox:
         sandbox = await self._provider.create(spec)
@@ -155,37 +200,46 @@ class Pool:
         return sandbox
 
     def _refill(self, spec: SandboxSpec) -> None:
-        if not self._warm_target or not self._open:
+        if not self._warm_target:
             return
         kept = self._warm.setdefault(spec, deque())
         self._warm.move_to_end(spec)
         while len(self._warm) > SPECS_WARM_MAX:
             _, old = self._warm.popitem(last=False)
-            self._group.create_task(_close_all(list(old)))
-        missing = self._warm_target - len(kept) - self._filling.get(spec, 0)
-        for _ in range(missing):
-            self._filling[spec] = self._filling.get(spec, 0) + 1
-            self._group.create_task(self._add_warm(spec))
+            self._discard(list(old))
+        for _ in range(self._warm_target - len(kept) - self._filling[spec]):
+            self._filling[spec] += 1
+            refill = self._group.create_task(self._add_warm(spec))
+            self._refills.add(refill)
+            refill.add_done_callback(partial(self._refilled, spec))
+
+    def _refilled(self, spec: SandboxSpec, refill: "asyncio.Task[None]") -> None:
+        # In a callback, because a task that is cancelled before its first step runs none of itself.
+        self._refills.discard(refill)
+        self._filling[spec] -= 1
+        if not self._filling[spec]:
+            del self._filling[spec]
 
     async def _add_warm(self, spec: SandboxSpec) -> None:
         try:
             sandbox = await self._create(spec)
-        except SandboxError as error:
+        except Exception as error:  # noqa: BLE001 - the top of a task that nobody waits for
             # Whoever acquires next makes one itself and is told; a warm one is only a convenience.
             _log.warning("warm_sandbox_failed", error=str(error))
             return
-        finally:
-            self._filling[spec] -= 1
         kept = self._warm.get(spec)
-        if self._open and kept is not None:
+        if kept is not None:
             kept.append(sandbox)
         else:
-            await sandbox.close()
+            await _close_all([sandbox])
 
 
 async def _close_all(sandboxes: list[Sandbox]) -> None:
     for sandbox in sandboxes:
+        sandbox.destroy()
+    for sandbox in sandboxes:
         try:
             await sandbox.close()
-        except (SandboxError, TimeoutError) as error:
+        except SandboxError as error:
+            # It is killed, and its provider goes on removing it; there is nobody here to tell.
             _log.error("sandbox_close_failed", sandbox_id=sandbox.id, error=str(error))

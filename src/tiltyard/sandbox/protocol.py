@@ -159,8 +159,8 @@ def spawn_body(
     limits: ProgramLimits,
     flags: SpawnFlag,
 ) -> bytes:
-    """Encodes the body of SPAWN."""
-    return b"".join(
+    """Encodes the body of SPAWN. Raises `ValueError` when it would not fit into a frame."""
+    body = b"".join(
         (
             struct.pack("<I", flags),
             limits_field(limits),
@@ -170,6 +170,9 @@ def spawn_body(
             text(stdin),
         )
     )
+    if len(body) > BODY_BYTES_MAX:
+        raise ValueError(f"arguments, environment and stdin have {len(body)} bytes together")
+    return body
 
 
 class FrameReader:
@@ -227,7 +230,7 @@ def parse_exit(body: bytes) -> RawExit:
 def parse_error(body: bytes) -> tuple[int, str]:
     """Decodes the body of ERROR into errno and the name of the failing call."""
     try:
-        (errno,) = struct.unpack_from("<I", body)
+        (errno,) = struct.unpack_from("<i", body)
         call, _ = _take_text(body, 4)
     except struct.error as error:
         raise ProtocolError(f"malformed ERROR: {error}") from None

@@ -9,14 +9,16 @@ import asyncio
 import errno
 import os
 import struct
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
 
-from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxFileError
-from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Reason, SandboxSpec
+from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxError, SandboxFileError
+from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, SandboxSpec
 from tiltyard.core.ids import SandboxId
-from tiltyard.sandbox.ending import Ending, Usage, ending_of
+from tiltyard.sandbox.ending import Ending, Overdue, Usage, ending_of, ending_of_lost
 from tiltyard.sandbox.protocol import (
     CHUNK_BYTES_MAX,
     Entry,
@@ -37,14 +39,44 @@ from tiltyard.sandbox.supervisor import Execution, Supervisor
 WORKSPACE = "/workspace"
 OUTPUT_BYTES_MAX = 16 * MIB
 READ_BYTES_MAX = 16 * MIB
-DEADLINE_GRACE_S = 3.0
+DEADLINE_GRACE_S = 5.0
 """How much later than the supervisor the host ends an execution, sandbox and all."""
+TIMEOUT_S_MAX = 7 * 24 * 3600.0
+CPU_S_MAX = 7 * 24 * 3600
+OUTPUT_BYTES_MOST = 2**40
+PATH_BYTES_MAX = 4095
+"""What the kernel takes."""
 
 
-class ReadUsage(Protocol):
-    """Reads a sandbox's cgroup from outside; `reset_peak` starts the peak of memory anew."""
+class Hold(Protocol):
+    """What a provider holds of a sandbox from outside."""
 
-    def __call__(self, *, reset_peak: bool) -> Usage: ...
+    def read_usage(self, *, reset_peak: bool) -> Usage:
+        """Reads its counters; `reset_peak` starts the peak of memory anew.
+
+        Of a sandbox that is gone, the last count of out-of-memory kills is still known.
+        """
+        ...
+
+    def destroy(self) -> None:
+        """Kills it with all that runs in it, at once; idempotent."""
+        ...
+
+    async def gone(self) -> None:
+        """Returns when nothing of it is left. Raises `SandboxError` when that takes too long."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """How an execution ended, and what is known about it from outside."""
+
+    ending: Ending
+    raw: RawExit | None
+    """The supervisor's facts; None when the sandbox was lost."""
+    cpu_s: float
+    """By the cgroup, with everything that the program started; else by the main process."""
+    memory_peak_bytes: int
 
 
 class Sandbox:
@@ -59,8 +91,7 @@ class Sandbox:
         isolation: str,
         enforced: Mapping[Limit, Enforcement],
         environment: Mapping[str, str],
-        read_usage: ReadUsage,
-        destroy: Callable[[], Awaitable[None]],
+        hold: Hold,
     ) -> None:
         self.id = id_
         self.spec = spec
@@ -69,13 +100,12 @@ class Sandbox:
         self.environment = MappingProxyType(dict(environment))
         """What programs see unless `env` says otherwise."""
         self._supervisor = supervisor
-        self._read_usage = read_usage
-        self._destroy = destroy
-        self._closing: asyncio.Task[None] | None = None
+        self._hold = hold
+        self._closed = False
 
     @property
     def alive(self) -> bool:
-        return self._closing is None and not self._supervisor.lost.done()
+        return not self._closed and not self._supervisor.lost.done()
 
     async def run(
         self,
@@ -91,43 +121,50 @@ class Sandbox:
         """Runs a program to its end and tells how it went; never raises for a failing program.
 
         It is over when the main process ends, even if a child still holds its output. At
-        `timeout_s` it is killed with all that it started, and what it wrote is kept. `cpu_s` 0 sets
-        no CPU-time limit; `env` adds to the sandbox's environment. Cancelling kills the program.
+        `timeout_s` it is killed with all that it started, and what it wrote is kept; when nothing
+        else is being run beside it, with all that runs in the sandbox, so that nothing can hide.
+        `cpu_s` bounds each process's CPU time, 0 does not; `env` adds to the sandbox's environment.
+        Cancelling kills the program.
 
-        Raises `SandboxClosed` after close, `ValueError` for an empty argv or a NUL byte.
+        Raises `SandboxClosed` after close, `SandboxDied` when it was lost before, and `ValueError`
+        for an empty argv, a NUL byte, more than 1 MiB of stdin or of arguments, or a bad limit.
         """
         self._check_open()
-        if not argv or any("\0" in word for word in (*argv, cwd)):
+        variables = {**self.environment, **(env or {})}
+        words = (*argv, cwd, *variables, *variables.values())
+        if not argv or any("\0" in word for word in words):
             raise ValueError(f"sandbox {self.id}: argv must not be empty or hold a NUL byte")
+        if not (0 < timeout_s <= TIMEOUT_S_MAX and 0 <= cpu_s <= CPU_S_MAX):
+            raise ValueError(f"sandbox {self.id}: timeout_s {timeout_s}, cpu_s {cpu_s}")
+        if not 0 <= output_bytes_max <= OUTPUT_BYTES_MOST:
+            raise ValueError(f"sandbox {self.id}: output_bytes_max {output_bytes_max}")
         if len(stdin) > CHUNK_BYTES_MAX:
             raise ValueError(f"sandbox {self.id}: stdin is over 1 MiB; write a file instead")
-        body = spawn_body(
-            argv=argv,
-            env={**self.environment, **(env or {})},
-            cwd=cwd,
-            stdin=stdin,
-            limits=self.program_limits(
-                wall_s=timeout_s, cpu_s=cpu_s, output_bytes_max=output_bytes_max
-            ),
-            flags=SpawnFlag.NONE,
+        limits = self.program_limits(
+            wall_s=timeout_s, cpu_s=cpu_s, output_bytes_max=output_bytes_max
         )
-        before = self._read_usage(reset_peak=self._supervisor.running == 0)
+        body = spawn_body(
+            argv=argv, env=variables, cwd=cwd, stdin=stdin, limits=limits, flags=SpawnFlag.NONE
+        )
+        before = self._hold.read_usage(reset_peak=self._supervisor.running == 0)
         execution = self._supervisor.execution()
         self._supervisor.send(FrameType.SPAWN, execution.id, body)
-        raw = await self.end_of(execution, timeout_s=timeout_s)
-        return self._result(execution, raw, before=before, cpu_s=cpu_s)
+        return self._result(execution, await self.settle(execution, limits=limits, before=before))
 
     def program_limits(
         self, *, wall_s: float, cpu_s: int = 0, output_bytes_max: int = OUTPUT_BYTES_MAX
     ) -> ProgramLimits:
         """The limits of one program under this sandbox's spec."""
         by_process = self.enforced[Limit.MEMORY] is not Enforcement.CGROUP
+        # The supervisor counts as one of them. A cgroup's refusals are counted, those of the limit
+        # of each process are not: where there is a cgroup, it must be the first to refuse.
+        spare = 8 if self.enforced[Limit.PIDS] is Enforcement.CGROUP else 1
         return ProgramLimits(
             wall_s=wall_s,
             cpu_s=cpu_s,
             output_bytes_max=output_bytes_max,
             open_files=self.spec.limits.open_files,
-            processes=self.spec.limits.pids,
+            processes=self.spec.limits.pids + spare,
             address_space_bytes=self.spec.limits.memory_bytes if by_process else 0,
         )
 
@@ -151,21 +188,61 @@ class Sandbox:
         self._supervisor.send(FrameType.FORK, execution.id, body)
         return execution
 
-    async def end_of(self, execution: Execution, *, timeout_s: float) -> RawExit | None:
-        """Waits for an execution's end. Whatever happens here, the program is not left running."""
+    async def settle(
+        self, execution: Execution, *, limits: ProgramLimits, before: Usage
+    ) -> Settled:
+        """Waits for an execution's end and decides what it meant.
+
+        `before` is a reading from before its start. Whatever happens here, the program is not left
+        running.
+        """
+        loop = asyncio.get_running_loop()
+        due = max(execution.started_s + limits.wall_s, loop.time()) + DEADLINE_GRACE_S
+        overdue = False
+        raw = None
         try:
-            async with asyncio.timeout(timeout_s + DEADLINE_GRACE_S if timeout_s else None):
-                return await asyncio.shield(execution.ended)
+            async with asyncio.timeout_at(due if limits.wall_s else None):
+                raw = await asyncio.shield(execution.ended)
         except TimeoutError:
-            self._supervisor.abort()
-            return None
+            overdue = True
         except asyncio.CancelledError:
             execution.kill()
             raise
+        after = self._hold.read_usage(reset_peak=False)
+        cpu_s = (
+            None
+            if before.cpu_s is None or after.cpu_s is None
+            else max(after.cpu_s - before.cpu_s, 0.0)
+        )
+        if raw is not None:
+            ending = ending_of(raw, before=before, after=after, cpu_limit_s=limits.cpu_s)
+        else:
+            busy = Overdue(
+                since_start_s=loop.time() - execution.started_s,
+                cpus=self.spec.limits.cpus,
+                cpu_used_s=cpu_s,
+            )
+            last = await self._last_usage(after)
+            ending = ending_of_lost(before=before, after=last, overdue=busy if overdue else None)
+        return Settled(
+            ending=ending,
+            raw=raw,
+            cpu_s=cpu_s if cpu_s is not None else raw.cpu_s if raw else 0.0,
+            memory_peak_bytes=after.memory_peak_bytes or (raw.memory_peak_bytes if raw else 0),
+        )
+
+    async def _last_usage(self, after: Usage) -> Usage:
+        """Gives a lost sandbox up, and asks what was counted until it was gone."""
+        self._supervisor.abort()
+        self._hold.destroy()
+        with suppress(SandboxError):  # whoever closes it is told that it does not go
+            await self._hold.gone()
+        last = self._hold.read_usage(reset_peak=False)
+        return replace(after, oom_kills=max(after.oom_kills, last.oom_kills))
 
     def usage(self) -> Usage:
         """Readings of the sandbox's cgroup, from outside."""
-        return self._read_usage(reset_peak=False)
+        return self._hold.read_usage(reset_peak=False)
 
     async def kill(self) -> None:
         """Kills every program in the sandbox; the sandbox itself stays."""
@@ -218,14 +295,18 @@ class Sandbox:
         return entries
 
     async def close(self) -> None:
-        """Destroys the sandbox with all that runs in it. Idempotent; not stopped by cancelling."""
-        if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close())
-        await asyncio.shield(self._closing)
+        """Destroys the sandbox, and waits until nothing of it is left; idempotent.
 
-    async def _close(self) -> None:
+        Cancelling stops only the wait. Raises `SandboxError` when that takes too long.
+        """
+        self.destroy()
+        await self._hold.gone()
+
+    def destroy(self) -> None:
+        """Kills the sandbox with all that runs in it, at once and without waiting; idempotent."""
+        self._closed = True
         self._supervisor.abort()
-        await self._destroy()
+        self._hold.destroy()
 
     async def _file_request(self, type_: FrameType, body: bytes, path: str) -> Frame:
         self._check_open()
@@ -240,40 +321,30 @@ class Sandbox:
         return reply
 
     def _path(self, path: str) -> str:
-        if not path or "\0" in path:
-            raise SandboxFileError(f"sandbox {self.id}: {path!r} is not a path")
-        return path if path.startswith("/") else f"{WORKSPACE}/{path}"
+        whole = path if path.startswith("/") else f"{WORKSPACE}/{path}"
+        if not path or "\0" in path or len(text(whole)) > PATH_BYTES_MAX:
+            raise SandboxFileError(f"sandbox {self.id}: {path[:200]!r} is not a path")
+        return whole
 
     def _check_open(self) -> None:
-        if self._closing is not None:
+        if self._closed:
             raise SandboxClosed(f"sandbox {self.id} was closed.", fix="acquire a new one.")
         if self._supervisor.lost.done():
             raise SandboxDied(f"sandbox {self.id} has ended.", fix="acquire a new one.")
 
-    def _result(
-        self, execution: Execution, raw: RawExit | None, *, before: Usage, cpu_s: int
-    ) -> ExecResult:
-        after = self._read_usage(reset_peak=False)
-        if raw is None:
-            oom = after.oom_kills > before.oom_kills
-            ending = Ending(
-                reason=Reason.OOM if oom else Reason.SANDBOX_DIED, exit_code=None, signal=None
-            )
-        else:
-            ending = ending_of(raw, before=before, after=after, cpu_limit_s=cpu_s)
-        by_cgroup = before.cpu_s is not None and after.cpu_s is not None
-        cpu_used_s = (
-            (after.cpu_s or 0.0) - (before.cpu_s or 0.0) if by_cgroup else raw.cpu_s if raw else 0.0
-        )
+    def _result(self, execution: Execution, settled: Settled) -> ExecResult:
+        ending = settled.ending
         return ExecResult(
             reason=ending.reason,
             exit_code=ending.exit_code,
             signal=ending.signal,
             stdout=execution.stdout.result(),
             stderr=execution.stderr.result(),
-            wall_s=raw.wall_s if raw else 0.0,
-            cpu_s=max(cpu_used_s, 0.0),
-            memory_peak_bytes=after.memory_peak_bytes or (raw.memory_peak_bytes if raw else 0),
+            wall_s=settled.raw.wall_s
+            if settled.raw
+            else asyncio.get_running_loop().time() - execution.started_s,
+            cpu_s=settled.cpu_s,
+            memory_peak_bytes=settled.memory_peak_bytes,
             detail=ending.detail,
             isolation=self.isolation,
             enforced=self.enforced,

@@ -37,6 +37,8 @@ class Execution:
     def __init__(self, supervisor: "Supervisor", id_: int) -> None:
         self._supervisor = supervisor
         self.id = id_
+        self.started_s = asyncio.get_running_loop().time()
+        """On the event loop's clock."""
         self.stdout = Capture()
         self.stderr = Capture()
         self.channel = ChannelInbox()

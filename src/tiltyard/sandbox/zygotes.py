@@ -20,7 +20,7 @@ import structlog
 
 from tiltyard.core.errors import SandboxClosed, SandboxError
 from tiltyard.core.execution import MIB, Reason, SandboxSpec
-from tiltyard.sandbox.ending import CPU_CLOCK_S, Ending, ending_of
+from tiltyard.sandbox.ending import CPU_CLOCK_S, Ending, Usage
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.protocol import ProgramLimits, SpawnFlag
 from tiltyard.sandbox.streams import Capture, ChannelInbox
@@ -62,11 +62,13 @@ class ZygoteProgram:
 class Run:
     """One isolated run: talk with it over its channel, then `end` it."""
 
-    def __init__(self, sandbox: Sandbox, execution: Execution, limits: ProgramLimits) -> None:
+    def __init__(
+        self, sandbox: Sandbox, execution: Execution, limits: ProgramLimits, before: Usage
+    ) -> None:
         self._sandbox = sandbox
         self._execution = execution
         self._limits = limits
-        self._before = sandbox.usage()
+        self._before = before
         self.cpu_s = 0.0
         """CPU time of its processes; known once it has ended."""
 
@@ -87,15 +89,12 @@ class Run:
 
     async def ended(self) -> Ending:
         """Waits for its end, by itself or at a limit, and says what that was."""
-        raw = await self._sandbox.end_of(self._execution, timeout_s=self._limits.wall_s)
-        after = self._sandbox.usage()
-        if raw is None:
-            oom = after.oom_kills > self._before.oom_kills
-            reason = Reason.OOM if oom else Reason.SANDBOX_DIED
-            return Ending(reason=reason, exit_code=None, signal=None)
-        self.cpu_s = raw.cpu_s
-        ending = ending_of(raw, before=self._before, after=after, cpu_limit_s=self._limits.cpu_s)
-        return _told_apart(ending, cpu_s=raw.cpu_s)
+        settled = await self._sandbox.settle(
+            self._execution, limits=self._limits, before=self._before
+        )
+        self.cpu_s = settled.cpu_s
+        main_cpu_s = settled.raw.cpu_s if settled.raw else 0.0
+        return _told_apart(settled.ending, cpu_s=main_cpu_s)
 
     async def end(self, *, grace_s: float = 0.0) -> Ending:
         """Waits `grace_s` for its own end, then kills it; returns when nothing of it is left."""
@@ -152,7 +151,10 @@ class ZygoteCells:
     ) -> None:
         self._open = False
         self._idle.clear()
-        for sandbox in tuple(self._all):
+        left = tuple(self._all)
+        for sandbox in left:
+            sandbox.destroy()
+        for sandbox in left:
             await asyncio.shield(self._discard(sandbox))
 
     @property
@@ -166,9 +168,9 @@ class ZygoteCells:
 
         Raises `SandboxError` when no cell can be made.
         """
-        if not self._open:
-            raise SandboxClosed("the cells are closed.", fix="use them inside their `async with`.")
+        self._check_open()
         async with self._places:
+            self._check_open()
             sandbox, zygote = await self._take()
             limits = sandbox.program_limits(
                 wall_s=wall_s, cpu_s=cpu_s, output_bytes_max=RUN_OUTPUT_BYTES_MAX
@@ -176,8 +178,10 @@ class ZygoteCells:
             clean = False
             execution: Execution | None = None
             try:
+                self._check_open()  # they may have been closed while this one was made
+                before = sandbox.usage()
                 execution = sandbox.fork(zygote, limits=limits)
-                yield Run(sandbox, execution, limits)
+                yield Run(sandbox, execution, limits, before)
             finally:
                 if execution is not None:
                     clean = await asyncio.shield(_clear(execution))
@@ -185,6 +189,10 @@ class ZygoteCells:
                     self._idle.append((sandbox, zygote))
                 else:
                     await asyncio.shield(self._discard(sandbox))
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise SandboxClosed("the cells are closed.", fix="use them inside their `async with`.")
 
     async def _take(self) -> tuple[Sandbox, Execution]:
         while self._idle:
@@ -219,9 +227,10 @@ class ZygoteCells:
 
     async def _discard(self, sandbox: Sandbox) -> None:
         self._all.discard(sandbox)
+        sandbox.destroy()
         try:
             await sandbox.close()
-        except (SandboxError, TimeoutError) as error:
+        except SandboxError as error:
             _log.error("cell_close_failed", sandbox_id=sandbox.id, error=str(error))
 
 

@@ -1,12 +1,13 @@
 """Cgroups by controller, v1 and v2 and hybrid: where they are, what to write, what to read.
 
 Detection and planning are pure functions of the kernel's own tables; the launcher makes and removes
-the directories, and only `read_usage` and `sweep` here touch files.
+the directories, and only `read_usage`, `sweep` and `remove_owner` here touch files.
 """
 
 import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from tiltyard.sandbox.ending import Usage
 
 PREFIX = "tiltyard-"
 CPU_PERIOD_US = 100_000
+READ_BYTES_MAX = 4096
+"""More than any cgroup's table, and what the kernel gives at once."""
 _WANTED = ("memory", "pids", "cpu", "cpuacct")
 _OWN_NAME = re.compile(rf"{PREFIX}(\d+)-(\d+)-\d+$")
 
@@ -45,24 +48,24 @@ def detect(
     """
     own = dict(_own_paths(own_cgroups))
     found: list[Hierarchy] = []
+    missing = frozenset(_WANTED)
     for point, root, kind, options in _cgroup_mounts(mountinfo):
         if kind == "cgroup":
-            controllers = frozenset(options) & frozenset(_WANTED)
-            if not controllers:
-                continue
-            path = next((own[name] for name in controllers if name in own), "/")
+            controllers = missing.intersection(options)
+            path = next((own[name] for name in sorted(controllers) if name in own), "/")
             base = _below(point, root, path)
-            if writable(base):
+            if controllers and writable(base):
                 found.append(Hierarchy(version=1, controllers=controllers, base=base))
         else:
             base = _below(point, root, own.get("", "/"))
             for candidate in (base.parent if base != point else base, point):
-                available = frozenset(read(candidate / "cgroup.controllers").split())
-                wanted = available & frozenset(_WANTED)
+                controllers = missing.intersection(read(candidate / "cgroup.controllers").split())
                 free = candidate == point or not read(candidate / "cgroup.procs").strip()
-                if wanted and free and writable(candidate):
-                    found.append(Hierarchy(version=2, controllers=wanted, base=candidate))
+                if controllers and free and writable(candidate):
+                    found.append(Hierarchy(version=2, controllers=controllers, base=candidate))
                     break
+        # A tree that is mounted twice is one tree still: the first place of it is used.
+        missing -= {name for tree in found for name in tree.controllers}
     return tuple(found)
 
 
@@ -79,10 +82,15 @@ def _own_paths(own_cgroups: str) -> Iterable[tuple[str, str]]:
 def _cgroup_mounts(mountinfo: str) -> Iterable[tuple[Path, str, str, list[str]]]:
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
-        kind, _, options = right.split(" ", 2)
+        kind, _, rest = right.partition(" ")
         if kind in {"cgroup", "cgroup2"}:
-            fields = left.split(" ")
-            yield Path(fields[4]), fields[3], kind, options.split(",")
+            root, point = (_unescaped(field) for field in left.split(" ")[3:5])
+            yield Path(point), root, kind, rest.partition(" ")[2].split(",")
+
+
+def _unescaped(field: str) -> str:
+    """The kernel writes a space, tab, newline and backslash of a path as an octal escape."""
+    return re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape[1], 8)), field)
 
 
 def _below(point: Path, root: str, path: str) -> Path:
@@ -151,32 +159,58 @@ def enforcement(hierarchies: Iterable[Hierarchy]) -> dict[Limit, Enforcement]:
     }
 
 
-def read_usage(
-    hierarchies: Iterable[Hierarchy], *, owner: str, sandbox: str, reset_peak: bool
-) -> Usage:
-    """Reads a sandbox's counters; what has gone or does not exist reads as None or 0."""
-    cpu_s: float | None = None
-    peak: int | None = None
-    oom = pids = 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """The files that say what one sandbox used. An empty path: no cgroup counts it."""
+
+    peak: str = ""
+    peak_reset: bool = False
+    """True where writing to the file starts the peak anew."""
+    oom: str = ""
+    pids: str = ""
+    cpu: str = ""
+    cpu_field: str = ""
+    """The line of `cpu` that counts, in microseconds; empty: the file is one number, in ns."""
+
+
+def readings(hierarchies: Iterable[Hierarchy], *, owner: str, sandbox: str) -> Readings:
+    """Where a sandbox's counters are."""
+    paths: dict[str, str] = {}
+    first_memory = second_cpu = False
     for tree in hierarchies:
-        at = tree.base / owner / sandbox
+        at = f"{tree.base}/{owner}/{sandbox}"
         first = tree.version == 1
         if "memory" in tree.controllers:
-            peak_file = at / ("memory.max_usage_in_bytes" if first else "memory.peak")
-            if reset_peak and first:
-                _write(peak_file, "0")
-            peak = _number(_read(peak_file))
-            oom = _field(
-                _read(at / ("memory.oom_control" if first else "memory.events")), "oom_kill"
-            )
+            first_memory = first
+            paths["peak"] = f"{at}/{'memory.max_usage_in_bytes' if first else 'memory.peak'}"
+            paths["oom"] = f"{at}/{'memory.oom_control' if first else 'memory.events'}"
         if "pids" in tree.controllers:
-            pids = _field(_read(at / "pids.events"), "max")
+            paths["pids"] = f"{at}/pids.events"
         if "cpuacct" in tree.controllers:
-            used_ns = _number(_read(at / "cpuacct.usage"))
-            cpu_s = None if used_ns is None else used_ns / 1e9
+            paths["cpu"] = f"{at}/cpuacct.usage"
         elif "cpu" in tree.controllers and not first:
-            cpu_s = _field(_read(at / "cpu.stat"), "usage_usec") / 1e6
-    return Usage(cpu_s=cpu_s, memory_peak_bytes=peak, oom_kills=oom, pids_refused=pids)
+            second_cpu = True
+            paths["cpu"] = f"{at}/cpu.stat"
+    return Readings(**paths, peak_reset=first_memory, cpu_field="usage_usec" if second_cpu else "")
+
+
+def read_usage(files: Readings, *, reset_peak: bool) -> Usage:
+    """Reads a sandbox's counters; what has gone or does not exist reads as None or 0."""
+    if reset_peak and files.peak_reset:
+        _write(files.peak, b"0")
+    cpu_s: float | None = None
+    cpu = _read(files.cpu)
+    if cpu and files.cpu_field:
+        cpu_s = _field(cpu, files.cpu_field.encode()) / 1e6
+    elif cpu:
+        cpu_s = int(cpu) / 1e9
+    peak = _read(files.peak)
+    return Usage(
+        cpu_s=cpu_s,
+        memory_peak_bytes=int(peak) if peak else None,
+        oom_kills=_field(_read(files.oom), b"oom_kill"),
+        pids_refused=_field(_read(files.pids), b"max"),
+    )
 
 
 def enable_controllers(directory: Path, tree: Hierarchy) -> None:
@@ -198,10 +232,13 @@ def sweep(hierarchies: Iterable[Hierarchy], *, start_time_of: Callable[[int], in
             named = _OWN_NAME.match(owner.name)
             if named is None or start_time_of(int(named[1])) == int(named[2]):
                 continue
-            for directory in (*owner.glob("*/"), owner):
-                _remove(directory)
-            removed += not owner.exists()
+            removed += _remove(owner)
     return removed
+
+
+def remove_owner(hierarchies: Iterable[Hierarchy], owner: str) -> bool:
+    """Removes one owner's cgroups. True when nothing is left of them."""
+    return all(_remove(tree.base / owner) for tree in hierarchies)
 
 
 def start_time_of(pid: int) -> int | None:
@@ -215,37 +252,48 @@ def start_time_of(pid: int) -> int | None:
 
 def read_or_empty(path: Path) -> str:
     """A file's text, or an empty string when it cannot be read."""
-    return _read(path) or ""
-
-
-def _remove(directory: Path) -> None:
-    try:
-        directory.rmdir()
-    except OSError:
-        return  # still in use by a process that is dying: the next sweep takes it
-
-
-def _read(path: Path) -> str | None:
     try:
         return path.read_text()
     except OSError:
-        return None
+        return ""
 
 
-def _write(path: Path, value: str) -> None:
+def _remove(owner: Path) -> bool:
+    """True when the directory and those in it are gone; a dying process may keep them a moment."""
+    for directory in (*owner.glob("*/"), owner):
+        with suppress(OSError):
+            directory.rmdir()
+    return not owner.exists()
+
+
+# Read before and after each execution: a Path or a file object would cost more than the kernel.
+def _read(path: str) -> bytes:
+    if not path:
+        return b""
     try:
-        path.write_text(value)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return  # the sandbox has just gone; its readings are then None
+        return b""
+    try:
+        return os.read(fd, READ_BYTES_MAX)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
 
 
-def _number(value: str | None) -> int | None:
-    return int(value) if value and value.strip().isdigit() else None
+def _write(path: str, value: bytes) -> None:
+    with suppress(OSError):  # the sandbox has just gone; its readings are then None
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, value)
+        finally:
+            os.close(fd)
 
 
-def _field(table: str | None, name: str) -> int:
-    for line in (table or "").splitlines():
-        key, _, value = line.partition(" ")
+def _field(table: bytes, name: bytes) -> int:
+    for line in table.splitlines():
+        key, _, value = line.partition(b" ")
         if key == name:
             return int(value)
     return 0

@@ -224,7 +224,8 @@ def _hidden_below(source: Path) -> Iterator[Record]:
 
 
 def _of_tiltyard(packages: Path) -> Sequence[Path]:
-    return [found for found in packages.glob("*tiltyard*") if not found.is_symlink()]
+    found = (*packages.glob("*tiltyard*"), *packages.glob("__pycache__/*tiltyard*"))
+    return [path for path in found if not path.is_symlink()]
 
 
 def _in_usr(path: Path) -> bool:

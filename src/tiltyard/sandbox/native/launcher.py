@@ -13,6 +13,7 @@ from tiltyard.core.errors import SandboxDied, SandboxError, SandboxRefused
 from tiltyard.sandbox.protocol import text, texts
 
 _REPLY_BYTES_MAX = 4096
+_REQUEST_BYTES_MAX = 65_536  # the same in native/launcher.c
 _START_TIMEOUT_S = 20.0
 _REQUEST_TIMEOUT_S = 20.0
 _EXIT_TIMEOUT_S = 10.0
@@ -32,6 +33,8 @@ class CreateOrder:
     for_zygotes: bool
     first_id: int
     """First host id of the sandbox's range; of no effect for an ordinary user."""
+    oom_file: str
+    """Where the kernel will count its out-of-memory kills; empty when nowhere."""
     directories: Sequence[str]
     settings: Sequence[tuple[str, str]]
 
@@ -50,6 +53,7 @@ class CreateOrder:
                     self.for_zygotes,
                     self.first_id,
                 ),
+                text(self.oom_file),
                 texts(self.directories),
                 texts(paths),
                 texts(values),
@@ -63,6 +67,7 @@ class Reply:
 
     kind: int
     errno: int
+    """Of a sandbox that is gone: the number of its out-of-memory kills."""
     id: str
     step: str
     fds: tuple[int, ...]
@@ -73,6 +78,32 @@ class Reply:
             return
         raise SandboxRefused(f"{what}: {self.step}: {os.strerror(self.errno)}.", fix=_DOCTOR)
 
+    def both_fds(self) -> tuple[int, int]:
+        """What comes with a new sandbox. Raises `SandboxError` when it did not get through."""
+        if len(self.fds) == 2:
+            return self.fds[0], self.fds[1]
+        self.drop()
+        raise SandboxError(
+            f"sandbox {self.id} was lost: this process may open no more descriptors.",
+            fix="raise `ulimit -n`, or use fewer sandboxes at once.",
+        )
+
+    def drop(self) -> None:
+        """Closes what came with it. A sandbox whose control socket is closed ends itself."""
+        for fd in self.fds:
+            os.close(fd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A new sandbox. Both descriptors belong to whoever gets it."""
+
+    control: socket.socket
+    pidfd: int
+    gone: "asyncio.Future[int]"
+    """Done when it is reaped and its cgroups are removed, with the number of its processes that the
+    kernel had killed for want of memory; also done, with 0, when the launcher has ended."""
+
 
 class Launcher:
     """One launcher process. Dies with this process; `close` ends it with all its sandboxes."""
@@ -82,7 +113,8 @@ class Launcher:
         self._socket = requests
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
-        self._gone: dict[str, asyncio.Future[None]] = {}
+        self._gone: dict[str, asyncio.Future[int]] = {}
+        self._sending = asyncio.Lock()
         self.lost: asyncio.Future[None] = self._loop.create_future()
         """Done when the launcher has ended, however it did."""
         self._loop.add_reader(requests.fileno(), self._on_readable)
@@ -94,12 +126,15 @@ class Launcher:
         """Starts the process. Raises `SandboxRefused` with the failing call and the fix."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(0)
-        argv = [str(launcher), str(theirs.fileno()), str(init), str(stage), *cgroups]
+        host = -1
         try:
+            # A child of this process may hold our end of the socket longer than we live.
+            host = os.pidfd_open(os.getpid())
+            argv = [str(launcher), str(theirs.fileno()), str(host), str(init), str(stage), *cgroups]
             process = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec of a small program, once
                 argv,
                 stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), host),
                 start_new_session=True,  # a terminal's Ctrl-C is this process's to handle
                 env={},
             )
@@ -111,6 +146,8 @@ class Launcher:
             ) from None
         finally:
             theirs.close()
+            if host >= 0:
+                os.close(host)
         self = cls(process, ours)
         try:
             reply = await self._reply_to("launcher", _START_TIMEOUT_S)
@@ -133,27 +170,21 @@ class Launcher:
             os.close(fd)
         reply.check("the image cannot be staged")
 
-    async def create(self, order: CreateOrder) -> tuple[socket.socket, int]:
-        """Makes a sandbox; returns its control socket and its pidfd, both the caller's.
+    async def create(self, order: CreateOrder) -> Made:
+        """Makes a sandbox.
 
         Raises `SandboxRefused`. When cancelled half-way the sandbox ends by itself, because nobody
         holds its control socket.
         """
-        self._gone[order.id] = self._loop.create_future()
+        gone = self._gone[order.id] = self._loop.create_future()
         try:
             reply = await self._ask(order.id, order.encode(), None)
             reply.check(f"sandbox {order.id} cannot be made")
+            control, pidfd = reply.both_fds()
         except BaseException:
             self._gone.pop(order.id, None)
             raise
-        control, pidfd = reply.fds
-        return socket.socket(fileno=control), pidfd
-
-    async def wait_gone(self, sandbox_id: str) -> None:
-        """Returns when a sandbox is reaped and its cgroups are removed."""
-        gone = self._gone.get(sandbox_id)
-        if gone is not None and not self.lost.done():
-            await asyncio.wait((gone, self.lost), return_when=asyncio.FIRST_COMPLETED)
+        return Made(control=socket.socket(fileno=control), pidfd=pidfd, gone=gone)
 
     async def close(self) -> None:
         """Ends the launcher and every sandbox of it; idempotent."""
@@ -168,28 +199,39 @@ class Launcher:
     async def _ask(self, id_: str, request: bytes, fd: int | None) -> Reply:
         if self.lost.done():
             raise SandboxDied("the sandbox launcher has ended.", fix="open a new provider.")
-        fds = [] if fd is None else [fd]
+        if len(request) > _REQUEST_BYTES_MAX:
+            raise SandboxRefused(
+                f"the request for {id_} has {len(request)} bytes, more than {_REQUEST_BYTES_MAX}.",
+                fix="use fewer or shorter cgroup paths.",
+            )
+        try:
+            async with self._sending, asyncio.timeout(_REQUEST_TIMEOUT_S):
+                await self._send(request, [] if fd is None else [fd])
+        except TimeoutError:
+            raise SandboxError("the sandbox launcher does not take requests.") from None
+        return await self._reply_to(id_, _REQUEST_TIMEOUT_S)
+
+    async def _send(self, request: bytes, fds: Sequence[int]) -> None:
         # The socket takes a few hundred messages; a full one means that the launcher is behind.
-        deadline = self._loop.time() + _REQUEST_TIMEOUT_S
-        while True:
+        while not self.lost.done():
             try:
                 socket.send_fds(self._socket, [request], fds)
-                break
+                return
             except BlockingIOError:
-                if self._loop.time() > deadline:
-                    raise SandboxError("the sandbox launcher does not take requests.") from None
                 await self._writable()
             except OSError as error:
                 raise SandboxDied(f"the sandbox launcher has ended: {error.strerror}.") from None
-        return await self._reply_to(id_, _REQUEST_TIMEOUT_S)
+        raise SandboxDied("the sandbox launcher has ended.", fix="open a new provider.")
 
     async def _writable(self) -> None:
-        ready = asyncio.Event()
-        self._loop.add_writer(self._socket.fileno(), ready.set)
+        ready: asyncio.Future[None] = self._loop.create_future()
+        fileno = self._socket.fileno()
+        self._loop.add_writer(fileno, _wake, ready)
         try:
-            await ready.wait()
+            await asyncio.wait((ready, self.lost), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._loop.remove_writer(self._socket.fileno())
+            if not self.lost.done():  # else `_lose` has done it, and the number may be another's
+                self._loop.remove_writer(fileno)
 
     async def _reply_to(self, id_: str, timeout_s: float) -> Reply:
         reply: asyncio.Future[Reply] = self._loop.create_future()
@@ -197,15 +239,22 @@ class Launcher:
         try:
             async with asyncio.timeout(timeout_s):
                 return await reply
-        except TimeoutError:
-            raise SandboxError(f"the sandbox launcher did not answer for {id_}.") from None
+        except BaseException as error:
+            # The answer may have come in the same turn of the loop that cancelled the wait for it.
+            if reply.done() and not reply.cancelled() and reply.exception() is None:
+                reply.result().drop()
+            if isinstance(error, TimeoutError):
+                raise SandboxError(f"the sandbox launcher did not answer for {id_}.") from None
+            raise
         finally:
             self._waiting.pop(id_, None)
 
     def _on_readable(self) -> None:
         while not self.lost.done():
             try:
-                data, fds, _, _ = socket.recv_fds(self._socket, _REPLY_BYTES_MAX, 2)
+                data, fds, _, _ = socket.recv_fds(
+                    self._socket, _REPLY_BYTES_MAX, 2, socket.MSG_CMSG_CLOEXEC
+                )
             except BlockingIOError:
                 return
             except OSError:
@@ -218,23 +267,32 @@ class Launcher:
     def _take(self, reply: Reply) -> None:
         if reply.kind == _REPLY_GONE:
             gone = self._gone.pop(reply.id, None)
-            if gone is not None:
-                gone.set_result(None)
+            if gone is not None and not gone.done():
+                gone.set_result(reply.errno)
             return
         waiting = self._waiting.get(reply.id)
         if waiting is not None and not waiting.done():
             waiting.set_result(reply)
             return
-        for fd in reply.fds:  # nobody wants it any more: without its socket it ends itself
-            os.close(fd)
+        reply.drop()  # nobody wants it any more
 
     def _lose(self) -> None:
         self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
         self.lost.set_result(None)
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(SandboxDied("the sandbox launcher has ended."))
+        for gone in self._gone.values():
+            if not gone.done():
+                gone.set_result(0)
+        self._gone.clear()
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(SandboxDied("the sandbox launcher has ended."))
+
+
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _parse(data: bytes, fds: Sequence[int]) -> Reply:

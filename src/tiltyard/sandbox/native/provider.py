@@ -3,21 +3,19 @@
 import asyncio
 import itertools
 import os
-import signal
-import socket
-from collections.abc import Mapping
-from functools import partial
+import resource
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tiltyard.core.errors import SandboxError, SandboxRefused
-from tiltyard.core.execution import Enforcement, Limit, SandboxSpec
+from tiltyard.core.execution import MIB, Enforcement, Limit, Limits, SandboxSpec
 from tiltyard.core.ids import SandboxId
-from tiltyard.sandbox.ending import Usage
 from tiltyard.sandbox.native import cgroups
+from tiltyard.sandbox.native.hold import NativeHold
 from tiltyard.sandbox.native.image import ENVIRONMENT_HOME, PACKAGES_HOME, Image, host_image
-from tiltyard.sandbox.native.launcher import CreateOrder, Launcher
+from tiltyard.sandbox.native.launcher import CreateOrder, Launcher, Made
 from tiltyard.sandbox.native.programs import native_program
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.supervisor import Supervisor
@@ -28,11 +26,20 @@ FIRST_HOST_ID = 2_000_000_000
 IDS_PER_SANDBOX = 65_536
 ID_RANGES = 30_000
 READY_TIMEOUT_S = 20.0
-DESTROY_TIMEOUT_S = 10.0
+REMOVE_TRIES_MAX = 2_000
+REMOVE_RETRY_S = 0.005
+MEMORY_BYTES_MIN = 16 * MIB
+"""Less does not hold the supervisor and the smallest program with their kernel memory."""
+PIDS_MAX = 2**22
+"""The kernel's own limit."""
+SIZE_BYTES_MAX = 2**50
 STAGES = ("/mnt", "/media", "/srv", "/opt", "/home", "/var/tmp", "/tmp")  # noqa: S108 - a mount point
 """Where the launcher may mount its stage, which only it sees; the first that hides no source."""
 
 _launchers = itertools.count()
+_ranges = itertools.count(os.getpid())
+"""Which id range is next. One count for all providers of a process, so that no two sandboxes of it
+share an id; it starts at the pid, so that those of other processes are elsewhere, mostly."""
 
 
 class NativeProvider:
@@ -68,8 +75,7 @@ class NativeProvider:
         self._hierarchies = usable_hierarchies()
         cgroups.sweep(self._hierarchies, start_time_of=cgroups.start_time_of)
         self.enforced = cgroups.enforcement(self._hierarchies)
-        for tree in self._hierarchies:
-            cgroups.enable_controllers(tree.base, tree)
+        self._enable(tree.base for tree in self._hierarchies)
         self._launcher = await Launcher.start(
             launcher=native_program("tiltyard-launcher"),
             init=native_program("tiltyard-init"),
@@ -77,8 +83,7 @@ class NativeProvider:
             cgroups=[str(tree.base / self._owner) for tree in self._hierarchies],
         )
         try:
-            for tree in self._hierarchies:
-                cgroups.enable_controllers(tree.base / self._owner, tree)
+            self._enable(tree.base / self._owner for tree in self._hierarchies)
             await self._launcher.add_image(0, image.description())
         except BaseException:
             await self.aclose()
@@ -94,18 +99,33 @@ class NativeProvider:
         await asyncio.shield(self.aclose())
 
     async def aclose(self) -> None:
-        """Ends the launcher with every sandbox; idempotent."""
+        """Ends the launcher with every sandbox; idempotent.
+
+        Raises `SandboxError` when cgroups of its sandboxes cannot be removed.
+        """
         if self._launcher is None:
             return
         await self._launcher.close()
-        # The launcher removes its cgroups itself, unless it was killed.
-        gone_owner = {tree.base / self._owner for tree in self._hierarchies}
-        if any(path.exists() for path in gone_owner):
-            mine = os.getpid()
-            cgroups.sweep(
-                self._hierarchies,
-                start_time_of=lambda pid: None if pid == mine else cgroups.start_time_of(pid),
-            )
+        # The launcher removes its cgroups itself, unless it was killed. Then its sandboxes are
+        # dying, and the kernel keeps a cgroup until the last process is gone.
+        for _ in range(REMOVE_TRIES_MAX):
+            if cgroups.remove_owner(self._hierarchies, self._owner):
+                return
+            await asyncio.sleep(REMOVE_RETRY_S)
+        raise SandboxError(
+            f"cgroups of {self._owner} cannot be removed: processes in them do not end.",
+            fix="end those processes; the next start removes the cgroups.",
+        )
+
+    def _enable(self, directories: Iterable[Path]) -> None:
+        for tree, directory in zip(self._hierarchies, directories, strict=True):
+            try:
+                cgroups.enable_controllers(directory, tree)
+            except OSError as error:
+                raise SandboxRefused(
+                    f"cgroup controllers cannot be used in {directory}: {error.strerror}.",
+                    fix="run in a cgroup of its own: `systemd-run --scope -p Delegate=yes`.",
+                ) from None
 
     async def create(self, spec: SandboxSpec, *, for_zygotes: bool = False) -> Sandbox:
         """Makes a sandbox. With `for_zygotes`, one that may start zygotes.
@@ -125,82 +145,37 @@ class NativeProvider:
             limits=spec.limits,
             swap=_swap_is_accounted(self._hierarchies),
         )
-        control, pidfd = await launcher.create(
+        files = cgroups.readings(self._hierarchies, owner=self._owner, sandbox=id_)
+        made = await launcher.create(
             CreateOrder(
                 id=id_,
                 image=0,
                 disk_bytes=spec.limits.disk_bytes,
                 inodes=spec.limits.inodes,
                 for_zygotes=for_zygotes,
-                first_id=FIRST_HOST_ID + (os.getpid() + number) % ID_RANGES * IDS_PER_SANDBOX,
+                first_id=FIRST_HOST_ID + next(_ranges) % ID_RANGES * IDS_PER_SANDBOX,
+                oom_file=files.oom,
                 directories=plan.directories,
                 settings=plan.settings,
             )
         )
-        return await self._connect(launcher, image, id_, spec, control, pidfd)
-
-    async def _connect(
-        self,
-        launcher: Launcher,
-        image: Image,
-        id_: SandboxId,
-        spec: SandboxSpec,
-        control: socket.socket,
-        pidfd: int,
-    ) -> Sandbox:
-        destroyed = False
-
-        async def destroy() -> None:
-            nonlocal destroyed
-            if destroyed:
-                return
-            destroyed = True
-            try:
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # it has ended already; what is left is to wait for its removal
-            finally:
-                os.close(pidfd)
-            async with asyncio.timeout(DESTROY_TIMEOUT_S):
-                await launcher.wait_gone(id_)
-
-        try:
-            control.settimeout(0)
-            loop = asyncio.get_running_loop()
-            _, supervisor = await loop.create_unix_connection(lambda: Supervisor(id_), sock=control)
-            async with asyncio.timeout(READY_TIMEOUT_S):
-                await supervisor.ready()
-        except BaseException as error:
-            control.close()
-            await asyncio.shield(destroy())
-            if isinstance(error, TimeoutError):
-                raise SandboxError(f"sandbox {id_} did not become ready.") from None
-            raise
+        hold = NativeHold(id_, pidfd=made.pidfd, gone=made.gone, files=files)
         return Sandbox(
             id_=id_,
             spec=spec,
-            supervisor=supervisor,
+            supervisor=await _connected(id_, made, hold),
             isolation=self.isolation,
             enforced=self.enforced,
             environment=image.environment,
-            read_usage=partial(self._usage, id_),
-            destroy=destroy,
-        )
-
-    def _usage(self, sandbox_id: SandboxId, *, reset_peak: bool) -> Usage:
-        return cgroups.read_usage(
-            self._hierarchies, owner=self._owner, sandbox=sandbox_id, reset_peak=reset_peak
+            hold=hold,
         )
 
     def _check(self, spec: SandboxSpec, image: Image) -> None:
         if spec.image != image.name:
             raise SandboxRefused(f"unknown image {spec.image!r}.", fix=f"use {image.name!r}.")
-        limits = spec.limits
-        for name in ("memory_bytes", "pids", "cpus", "open_files", "disk_bytes", "inodes"):
-            if not 0 < getattr(limits, name) < 2**50:
-                raise SandboxRefused(
-                    f"the limit {name} is {getattr(limits, name)}; it must be positive."
-                )
+        problem = _problem_with(spec.limits)
+        if problem:
+            raise SandboxRefused(f"a limit cannot be held: {problem}.", fix="correct it.")
         missing = sorted(
             limit
             for limit, by in self.enforced.items()
@@ -211,6 +186,43 @@ class NativeProvider:
                 f"this machine cannot enforce: {', '.join(missing)} (no cgroup to write to).",
                 fix="run as root or in a delegated cgroup, or list them in `allow_unenforced`.",
             )
+
+
+async def _connected(id_: SandboxId, made: Made, hold: NativeHold) -> Supervisor:
+    """Waits until the sandbox is complete. Raises `SandboxError`, with nothing left behind."""
+    supervisor = Supervisor(id_)
+    try:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(READY_TIMEOUT_S):
+            await loop.create_unix_connection(lambda: supervisor, sock=made.control)
+            await supervisor.ready()
+    except BaseException as error:
+        # Killed at once; whoever is cancelled does not wait for the rest, which the launcher does.
+        hold.destroy()
+        supervisor.abort()
+        made.control.close()
+        if isinstance(error, TimeoutError):
+            raise SandboxError(f"sandbox {id_} did not become ready.") from None
+        raise
+    return supervisor
+
+
+def _problem_with(limits: Limits) -> str:
+    """What is wrong with the limits; empty when nothing is."""
+    files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    bounds: dict[str, tuple[float, float]] = {
+        "memory_bytes": (MEMORY_BYTES_MIN, SIZE_BYTES_MAX),
+        "pids": (1, PIDS_MAX),
+        "cpus": (0.01, 4096),
+        "open_files": (16, files_max if files_max != resource.RLIM_INFINITY else PIDS_MAX),
+        "disk_bytes": (MIB, SIZE_BYTES_MAX),
+        "inodes": (256, PIDS_MAX),
+    }
+    for name, (least, most) in bounds.items():
+        value = getattr(limits, name)
+        if not least <= value <= most:
+            return f"{name} is {value}, and must be from {least} to {most} here"
+    return ""
 
 
 def usable_hierarchies() -> tuple[cgroups.Hierarchy, ...]:

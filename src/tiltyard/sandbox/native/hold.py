@@ -1,0 +1,59 @@
+"""What the provider holds of one sandbox from outside: its readings and its end."""
+
+import asyncio
+import os
+import signal
+
+from tiltyard.core.errors import SandboxError
+from tiltyard.core.ids import SandboxId
+from tiltyard.sandbox.ending import Usage
+from tiltyard.sandbox.native.cgroups import Readings, read_usage
+
+DESTROY_TIMEOUT_S = 10.0
+
+
+class NativeHold:
+    """Kills at once, then waits: so that nothing that interrupts the waiting keeps it alive."""
+
+    def __init__(
+        self,
+        sandbox_id: SandboxId,
+        *,
+        pidfd: int,
+        gone: "asyncio.Future[int]",
+        files: Readings,
+    ) -> None:
+        self._sandbox_id = sandbox_id
+        self._pidfd = pidfd
+        self._gone = gone
+        self._files = files
+
+    def read_usage(self, *, reset_peak: bool) -> Usage:
+        """Reads the cgroups. After the sandbox's end only the last count of kills is left."""
+        if self._gone.done():
+            return Usage(cpu_s=None, memory_peak_bytes=None, oom_kills=self._gone.result())
+        return read_usage(self._files, reset_peak=reset_peak)
+
+    def destroy(self) -> None:
+        """Kills the sandbox with all that runs in it; idempotent."""
+        pidfd, self._pidfd = self._pidfd, -1
+        if pidfd < 0:
+            return
+        try:
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has ended already; what is left is to wait for its removal
+        finally:
+            os.close(pidfd)
+
+    async def gone(self) -> None:
+        """Returns when nothing of it is left. Raises `SandboxError` when that takes too long."""
+        try:
+            async with asyncio.timeout(DESTROY_TIMEOUT_S):
+                await asyncio.shield(self._gone)
+        except TimeoutError:
+            raise SandboxError(
+                f"sandbox {self._sandbox_id} was killed {DESTROY_TIMEOUT_S:.0f} s ago and is not "
+                "gone. The launcher goes on trying.",
+                fix="look for processes of it in uninterruptible sleep.",
+            ) from None
