@@ -313,6 +313,8 @@ int main(int argc, char **argv) {
   if (failed) fail(failed);
   if ((failed = owned_set_up(argv + 5))) fail(failed);
   if (chdir("/")) fail("chdir");
+  /* A child may be killed before it was told to go on: that is its loss, not the launcher's. */
+  signal(SIGPIPE, SIG_IGN);
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
