@@ -85,8 +85,8 @@ def _call(case: CallCase) -> str:
     made = f"{case.target}({', '.join(map(_literal, case.args))})"
     if not case.then:
         return made
-    steps = ", ".join(f".{step.name}({', '.join(map(_literal, step.args))})" for step in case.then)
-    return f"[{made}{steps}]"
+    steps = ", ".join(f"{step.name}({', '.join(map(_literal, step.args))})" for step in case.then)
+    return f"{made} then {steps}"
 
 
 def _literal(value: Value | list[tuple[str, tuple[Value, ...]]]) -> str:
