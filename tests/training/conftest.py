@@ -41,6 +41,7 @@ def recipe() -> Recipe:
         warm_start=plan,
         learning_rate=0.1,
         warm_up_updates=1,
+        replay_answers=0,
     )
 
 

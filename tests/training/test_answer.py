@@ -51,6 +51,7 @@ def test_a_prompt_has_the_instruction_without_examples_and_the_numbered_code() -
         ("2|a\n1|b\n", "not `line number"),
         ("0|x", "names line 0; the code has 2 lines"),
         ("3|x", "names line 3; the code has 2 lines"),
+        ("2|    return x", "leaves line 2 as it is"),
         ("2|x\x00", "holds the character"),
         ("2|x\r", "holds the character"),
         ("2|x\u2028y", "holds the character"),

@@ -81,6 +81,9 @@ def apply_answer(code: str, text: str) -> str:
     lines = _lines(code)
     if not 1 <= number <= len(lines):
         raise AnswerMalformed(f"The answer names line {number}; the code has {len(lines)} lines.")
+    if lines[number - 1] == line:
+        # Known to be wrong, since the code is; refused here, it needs no sandbox to show that.
+        raise AnswerMalformed(f"The answer leaves line {number} as it is.")
     lines[number - 1] = line
     return "\n".join(lines) + "\n"
 

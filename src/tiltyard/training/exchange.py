@@ -72,6 +72,8 @@ class UpdateMetrics:
     rollouts_masked: int
     """Without a reward."""
     tokens: int
+    answers_replayed: int
+    """Earlier right answers that were imitated beside the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

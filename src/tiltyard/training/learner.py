@@ -21,6 +21,7 @@ from tiltyard.training.exchange import LearnedRollout, Question, Reply, UpdateMe
 from tiltyard.training.grpo import clipped_fraction, group_advantages, has_signal, policy_loss
 from tiltyard.training.optimiser import Optimiser
 from tiltyard.training.recipe import ANSWER_TOKENS_MAX, Recipe
+from tiltyard.training.replay import SolvedAnswers
 from tiltyard.training.sampling import sample, uniform_draws
 from tiltyard.training.trainable import Trainable
 from tiltyard.training.warm_start import prompt_ids
@@ -37,6 +38,7 @@ class Learner:
         self._trainable = trainable
         self._tokenizer = tokenizer
         self._optimiser = Optimiser(trainable, recipe)
+        self._solved = SolvedAnswers(recipe)
         self._updates = 0
         self._kept: _Kept | None = None
         self._version = "0"
@@ -83,6 +85,7 @@ class Learner:
         )
         learning_rate = self._recipe.learning_rate_at(self._updates)
         loss, clipped = self._accumulate(scored)
+        imitated = self._imitate_solved(scored) if scored else 0
         norm = self._optimiser.step(learning_rate) if scored else 0.0
         self._updates += 1
         self._version = str(self._updates)
@@ -98,6 +101,7 @@ class Learner:
             groups_dropped=len(used) - sum(used),
             rollouts_masked=sum(rollout.reward is None for group in groups for rollout in group),
             tokens=len(sampled),
+            answers_replayed=imitated,
         )
 
     def note_score(self, score: float) -> bool:
@@ -184,6 +188,18 @@ class Learner:
                 logprobs.detach(), batch.sampled_logprobs, batch.token_weights
             )
         return loss, clipped
+
+    def _imitate_solved(self, scored: Sequence[PromptAnswers]) -> int:
+        """Add the gradient of some kept answers, then keep those of this batch; how many added."""
+        replayed = self._solved.draw()
+        tokens = sum(len(answer) for group in replayed for answer in group.answers)
+        for batch in padded_batches(replayed):
+            logprobs = batch.logprobs(self._trainable.model, self._recipe.temperature)
+            likelihood = (logprobs * batch.token_weights).sum() / tokens
+            (-self._recipe.replay_weight * likelihood).backward()  # type: ignore[no-untyped-call]
+        for group in scored:
+            self._solved.keep(group)
+        return sum(len(group.answers) for group in replayed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,10 @@ class Recipe:
     """Part of the updates after which the learning rate falls linearly to its last value."""
     learning_rate_last: float = 0.02
     """The last learning rate, as a part of `learning_rate`."""
+    replay_answers: int = 64
+    """Earlier right answers imitated beside each update; 0 turns that off."""
+    replay_weight: float = 1.0
+    """Weight of their mean log-likelihood a token beside the clipped surrogate."""
     weight_decay: float = 0.01
     gradient_norm_max: float = 1.0
     temperature: float = 1.0
