@@ -1,7 +1,7 @@
 /* Compiles the allow-list of system calls with libseccomp, at build time.
  *
- * Writes the same program twice: as a C header for tiltyard-init, and as raw bytes for what applies
- * it from Python. Unlisted calls answer ENOSYS, so that a C library newer than this list falls back
+ * Writes two programs: as a C header the one for what tiltyard-init starts, and as raw bytes the one
+ * for runs of a zygote, which are a little less free (see `of_runs`). Unlisted calls answer ENOSYS, so that a C library newer than this list falls back
  * to an older call instead of failing; calls that are refused on purpose answer EPERM and carry
  * their reason below. A foreign architecture (32-bit entry points, x32) kills the process.
  */
@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -45,9 +46,8 @@ static const char *const allowed[] = {
     "sched_getattr", "sched_getparam", "sched_getscheduler", "sched_rr_get_interval",
     "sched_setaffinity", "sched_yield",
     "set_robust_list", "set_thread_area", "set_tid_address", "setfsgid", "setfsuid", "setgid",
-    "setgroups", "setpgid", "setregid", "setresgid", "setresuid", "setreuid",
-    "setrlimit", "setsid", "setuid", "sigaltstack", "tgkill", "time", "times", "tkill", "uname",
-    "vfork", "wait4", "waitid",
+    "setgroups", "setpgid", "setregid", "setresgid", "setresuid", "setreuid", "setsid", "setuid",
+    "sigaltstack", "tgkill", "time", "times", "tkill", "uname", "vfork", "wait4", "waitid",
     /* waiting and time */
     "alarm", "clock_getres", "clock_gettime", "clock_nanosleep", "epoll_create", "epoll_create1",
     "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "eventfd", "eventfd2", "getitimer",
@@ -99,8 +99,7 @@ static const uint32_t ioctls[] = {
 
 /* Allowed for the caller itself, process 0. Of another one, which has the same user as the
  * supervisor, they would lower its limits or starve it, and so end the sandbox from inside. */
-static const char *const of_itself[] = {"prlimit64", "sched_setattr", "sched_setparam",
-                                        "sched_setscheduler"};
+static const char *const of_itself[] = {"sched_setattr", "sched_setparam", "sched_setscheduler"};
 
 static const int families[] = {AF_UNIX, AF_INET, AF_INET6}; /* no netlink, packet, vsock, alg, ... */
 
@@ -120,6 +119,30 @@ static void add(scmp_filter_ctx filter, uint32_t action, const char *name) {
   }
   if (number < 0) return; /* not a call of this architecture */
   must(seccomp_rule_add(filter, action, number, 0), name);
+}
+
+/* A run is the first process of its pid namespace, where only a SIGKILL from outside can end it: that
+ * makes such an end a loss of ours. A run that could lower its own CPU-time limit could bring one
+ * about, so it may ask for that limit, but not set it. */
+static void of_runs(scmp_filter_ctx filter) {
+  const uint64_t low = 0xffffffffu; /* the kernel looks at no more of these arguments */
+  for (uint32_t limit = 0; limit < RLIM_NLIMITS; limit++) {
+    uint32_t action = limit == RLIMIT_CPU ? SCMP_ACT_ERRNO(EPERM) : SCMP_ACT_ALLOW;
+    must(seccomp_rule_add(filter, action, SCMP_SYS(setrlimit), 1,
+                          SCMP_A0(SCMP_CMP_MASKED_EQ, low, limit)), "setrlimit");
+    if (limit == RLIMIT_CPU) continue;
+    must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2,
+                          SCMP_A0(SCMP_CMP_MASKED_EQ, low, 0),
+                          SCMP_A1(SCMP_CMP_MASKED_EQ, low, limit)), "prlimit64");
+  }
+  must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2,
+                        SCMP_A0(SCMP_CMP_MASKED_EQ, low, 0), SCMP_A2(SCMP_CMP_EQ, 0)), "prlimit64");
+}
+
+static void of_programs(scmp_filter_ctx filter) {
+  add(filter, SCMP_ACT_ALLOW, "setrlimit");
+  must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
+                        SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffu, 0)), "prlimit64");
 }
 
 static void fill(scmp_filter_ctx filter) {
@@ -161,16 +184,27 @@ static void fill(scmp_filter_ctx filter) {
                           SCMP_A0(SCMP_CMP_EQ, personalities[i])), "personality");
 }
 
-static void write_header(const char *raw_path, const char *header_path) {
-  FILE *raw = fopen(raw_path, "rb"), *header = fopen(header_path, "w");
-  if (!raw || !header) exit(1);
+static void compile_to(int fd, void (*special)(scmp_filter_ctx)) {
+  scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
+  if (!filter || fd < 0) exit(1);
+  must(seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS), "bad arch");
+  (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a binary tree; since 2.5 */
+  fill(filter);
+  special(filter);
+  must(seccomp_export_bpf(filter, fd), "export");
+  seccomp_release(filter);
+}
+
+static void write_header(FILE *raw, const char *header_path) {
+  FILE *header = fopen(header_path, "w");
+  if (!header) exit(1);
   struct { uint16_t code; uint8_t jt, jf; uint32_t k; } op;
   size_t count = 0;
   fprintf(header, "/* Written by seccomp-compile. */\nstatic struct sock_filter seccomp_filter[] = {\n");
   for (; fread(&op, sizeof op, 1, raw) == 1; count++)
     fprintf(header, "  {0x%x, %u, %u, 0x%x},\n", op.code, op.jt, op.jf, op.k);
   fprintf(header, "};\n");
-  if (count == 0 || ferror(raw) || fclose(raw) || fclose(header)) exit(1);
+  if (count == 0 || ferror(raw) || fclose(header)) exit(1);
 }
 
 int main(int argc, char **argv) {
@@ -178,16 +212,13 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: seccomp-compile HEADER RAW\n");
     return 2;
   }
-  scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
-  if (!filter) return 1;
-  must(seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS), "bad arch");
-  (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a binary tree; since 2.5 */
-  fill(filter);
-  int fd = open(argv[2], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return 1;
-  must(seccomp_export_bpf(filter, fd), "export");
-  close(fd);
-  seccomp_release(filter);
-  write_header(argv[2], argv[1]);
-  return 0;
+  FILE *programs = tmpfile();
+  if (!programs) return 1;
+  compile_to(fileno(programs), of_programs);
+  rewind(programs);
+  write_header(programs, argv[1]);
+  fclose(programs);
+  int runs = open(argv[2], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  compile_to(runs, of_runs);
+  return close(runs) ? 1 : 0;
 }

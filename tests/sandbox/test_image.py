@@ -78,6 +78,7 @@ async def test_the_top_of_the_tree_is_what_was_made(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.sandbox
+@pytest.mark.slow
 async def test_tiltyard_itself_is_not_inside(sandbox: Sandbox, python: RunPython) -> None:
     """It makes tasks with their answers. What is hidden may have a name, but is empty."""
     for module in ("tiltyard.core", "tiltyard.tasks.repair"):
@@ -110,6 +111,7 @@ async def test_tiltyard_itself_is_not_inside(sandbox: Sandbox, python: RunPython
 
 
 @pytest.mark.sandbox
+@pytest.mark.slow
 async def test_python_and_its_packages_work(sandbox: Sandbox) -> None:
     done = await sandbox.run(["python", "-c", "import sys, pytest; print(sys.version_info[:2])"])
     assert done.stdout.text.strip() == str(sys.version_info[:2])

@@ -20,7 +20,10 @@ pytestmark = [
 ]
 
 RunPython = Callable[..., Awaitable[ExecResult]]
-HOST_FILE = Path("/usr/bin/env")
+
+
+def host_file() -> os.stat_result:
+    return Path("/usr/bin/env").stat()
 
 
 def own_namespace(kind: str) -> str:
@@ -287,7 +290,7 @@ async def test_a_file_of_the_host_is_out_of_reach(
     done = await sandbox.run(["sh", "-c", 'cat "$1"; echo changed > "$1"', "sh", str(secret)])
     assert "of the host" not in done.stdout.text
     assert secret.read_text() == "of the host"
-    before = HOST_FILE.stat()
+    before = host_file()
     await python(
         """
         import os
@@ -307,7 +310,7 @@ async def test_a_file_of_the_host_is_out_of_reach(
             raise SystemExit("a file of the host was changed")
         """
     )
-    assert HOST_FILE.stat() == before
+    assert host_file() == before
 
 
 async def test_a_sandbox_neither_sees_nor_reaches_another(

@@ -37,6 +37,7 @@ async def test_memory(python: RunPython, by_cgroup: bool) -> None:
         assert "MemoryError" in done.stderr.text
 
 
+@pytest.mark.slow
 async def test_memory_of_many_processes_together(python: RunPython, by_cgroup: bool) -> None:
     done = await python(
         """
@@ -59,6 +60,7 @@ async def test_memory_of_many_processes_together(python: RunPython, by_cgroup: b
     assert (done.exit_code == 0) == (not by_cgroup)
 
 
+@pytest.mark.slow
 async def test_a_sandbox_goes_on_after_running_out_of_memory(
     sandbox: Sandbox, python: RunPython
 ) -> None:
@@ -109,6 +111,7 @@ async def test_processes(sandbox: Sandbox, python: RunPython, by_cgroup: bool) -
     assert (await sandbox.run(["true"])).ok
 
 
+@pytest.mark.slow
 async def test_a_fork_bomb_is_ended_in_time(sandbox: Sandbox) -> None:
     bomb = "bomb() { bomb | bomb & }; bomb; sleep 100"
     done = await sandbox.run(["sh", "-c", bomb], timeout_s=1.0)
@@ -202,6 +205,7 @@ async def test_no_core_is_dumped(sandbox: Sandbox) -> None:
     assert await sandbox.list() == ()
 
 
+@pytest.mark.slow
 async def test_a_share_of_the_cpu(provider: NativeProvider, spec: SandboxSpec) -> None:
     if provider.enforced[Limit.CPU] is Enforcement.NONE:
         with pytest.raises(SandboxRefused, match="cannot enforce: cpu"):

@@ -128,6 +128,7 @@ async def test_as_much_as_may_go_in_does(sandbox: Sandbox) -> None:
     assert many.stdout.text == "4000\n"
 
 
+@pytest.mark.slow
 async def test_time_is_up_for_the_whole_tree(sandbox: Sandbox, python: RunPython) -> None:
     done = await python(
         """
@@ -151,6 +152,7 @@ async def test_time_is_up_for_the_whole_tree(sandbox: Sandbox, python: RunPython
     assert await processes(sandbox) == set()
 
 
+@pytest.mark.slow
 async def test_time_is_up_for_one_of_two(sandbox: Sandbox) -> None:
     await shell(sandbox, "mkfifo fifo")
     async with asyncio.TaskGroup() as group:
@@ -163,12 +165,14 @@ async def test_time_is_up_for_one_of_two(sandbox: Sandbox) -> None:
     assert other.result().exit_code == 7
 
 
+@pytest.mark.slow
 async def test_cpu_time_is_up(python: RunPython) -> None:
     done = await python("while True: pass", cpu_s=1)
     assert done.reason is Reason.CPU_TIMEOUT
     assert 0.8 < done.cpu_s < 3
 
 
+@pytest.mark.slow
 async def test_cpu_time_is_up_for_one_that_will_not_hear_it(python: RunPython) -> None:
     done = await python(
         "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass", cpu_s=1
@@ -176,6 +180,7 @@ async def test_cpu_time_is_up_for_one_that_will_not_hear_it(python: RunPython) -
     assert done.reason is Reason.CPU_TIMEOUT
 
 
+@pytest.mark.slow
 async def test_cpu_time_of_children_is_counted(python: RunPython, by_cgroup: bool) -> None:
     done = await python(
         """

@@ -20,7 +20,7 @@ import structlog
 
 from tiltyard.core.errors import SandboxClosed, SandboxError
 from tiltyard.core.execution import MIB, Reason, SandboxSpec
-from tiltyard.sandbox.ending import CPU_CLOCK_S, Ending, Usage
+from tiltyard.sandbox.ending import Ending, Usage
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.protocol import ProgramLimits, SpawnFlag
 from tiltyard.sandbox.streams import Capture, ChannelInbox
@@ -30,7 +30,6 @@ from tiltyard.sandbox.supervisor import Execution
 HOME = "/run/tiltyard"
 END_TIMEOUT_S = 5.0
 """Killing a run takes a millisecond; a cell that needs longer than this is destroyed."""
-OWN_CPU_LIMIT_S_MIN = 1.0 - CPU_CLOCK_S
 RUN_OUTPUT_BYTES_MAX = 16 * MIB
 
 _log = structlog.get_logger(__name__)
@@ -93,8 +92,7 @@ class Run:
             self._execution, limits=self._limits, before=self._before
         )
         self.cpu_s = settled.cpu_s
-        main_cpu_s = settled.raw.cpu_s if settled.raw else 0.0
-        return _told_apart(settled.ending, cpu_s=main_cpu_s)
+        return _told_apart(settled.ending, limits=self._limits)
 
     async def end(self, *, grace_s: float = 0.0) -> Ending:
         """Waits `grace_s` for its own end, then kills it; returns when nothing of it is left."""
@@ -104,16 +102,17 @@ class Run:
         return await self.ended()
 
 
-def _told_apart(ending: Ending, *, cpu_s: float) -> Ending:
+def _told_apart(ending: Ending, *, limits: ProgramLimits) -> Ending:
     """Who killed a run that was killed by nobody we know of.
 
     A run is pid 1 of its pid namespace: the kernel drops a SIGKILL that comes from inside. So this
-    one came from outside, a loss of ours; unless the run had lowered its own CPU-time limit, which
-    is in whole seconds.
+    one came from outside, a loss of ours; or from a CPU-time limit. The run may not set one itself
+    (native/seccomp_compile.c), and how much of it was used is no evidence: the clock that enforces
+    it charges whole ticks, so a run can arrange to be ended after a fraction of its time.
     """
     if ending.reason is not Reason.SIGNAL or ending.signal != signal.SIGKILL:
         return ending
-    if cpu_s >= OWN_CPU_LIMIT_S_MIN:
+    if limits.cpu_s:
         return replace(ending, reason=Reason.CPU_TIMEOUT)
     return replace(ending, reason=Reason.SANDBOX_DIED, detail="killed from outside the sandbox")
 
@@ -163,8 +162,11 @@ class ZygoteCells:
         return len(self._all)
 
     @asynccontextmanager
-    async def run(self, *, wall_s: float, cpu_s: int) -> AsyncIterator[Run]:
+    async def run(self, *, wall_s: float, cpu_s: int = 0) -> AsyncIterator[Run]:
         """A fresh run, ended with the block. Waits while every cell is busy.
+
+        `cpu_s` bounds the CPU time of each of its processes; 0 does not, and `wall_s` bounds it all
+        the same. With a limit, a run that is killed from outside is taken for one that reached it.
 
         Raises `SandboxError` when no cell can be made.
         """

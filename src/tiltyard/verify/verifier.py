@@ -28,7 +28,6 @@ from tiltyard.verify.submission import Taken, take
 
 VERSION = "split-1"
 TRIES = 2
-TESTER_CPU_S = 120
 
 _log = structlog.get_logger(__name__)
 
@@ -136,7 +135,7 @@ class SplitVerifier:
     ) -> tuple[tuple[Check, ...], float]:
         if not suite.cases:
             raise GraderError(f"task {task.id} has no tests.", fix="give it at least one case.")
-        async with self._candidates.run(wall_s=task.time_limit_s, cpu_s=_cpu_limit_s(task)) as run:
+        async with self._candidates.run(wall_s=task.time_limit_s) as run:
             candidate = Candidate(run, deadline_s=task.time_limit_s)
             checks = await judge_calls(candidate, module=task.module, source=source, suite=suite)
             await run.end()
@@ -165,8 +164,8 @@ class SplitVerifier:
         cpu_s = 0.0
         for file in test_files(suite):
             async with (
-                self._testers.run(wall_s=task.time_limit_s * 2, cpu_s=TESTER_CPU_S) as tester,
-                self._candidates.run(wall_s=task.time_limit_s, cpu_s=_cpu_limit_s(task)) as run,
+                self._testers.run(wall_s=task.time_limit_s * 2) as tester,
+                self._candidates.run(wall_s=task.time_limit_s) as run,
             ):
                 report = await run_file(
                     tester=tester,
@@ -205,7 +204,3 @@ def _suite_key(task: Task, suite: PytestSuite) -> str:
     for part in (task.reference, *(text for item in sorted(suite.files.items()) for text in item)):
         digest.update(len(part).to_bytes(8, "little") + part.encode())
     return digest.hexdigest()
-
-
-def _cpu_limit_s(task: Task) -> int:
-    return max(1, round(task.time_limit_s))

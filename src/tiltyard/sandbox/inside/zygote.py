@@ -22,6 +22,7 @@ import signal
 import socket
 import struct
 import sys
+import traceback
 from collections.abc import Callable
 from types import ModuleType
 from typing import NoReturn
@@ -36,6 +37,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32,
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_SECCOMP = 1, 38, 24, 22
 SECCOMP_MODE_FILTER = 2
 CAPABILITIES = 64
+DESCRIPTORS_MAX = 2**31 - 1
 PRIVATE = "/run/tiltyard/own"  # mount point of a run's own disk
 PRIVATE_DIRECTORIES = (("workspace", "/workspace"), ("tmp", "/tmp"), ("shm", "/dev/shm"))
 USERS = 50_000
@@ -160,11 +162,15 @@ class Zygote:
         except BaseException as error:  # noqa: BLE001 - reported by its exit, on our own stderr
             os.write(2, f"zygote: {error}\n".encode())
             os._exit(70)
+        code = 1
         try:
             # `random`, if anything imported it, has reseeded itself at the fork.
             self.serve(channel)
+            code = 0
+        except BaseException:  # noqa: BLE001 - told on the run's stderr, and by its code
+            os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))
         finally:
-            os._exit(0)
+            os._exit(code)
 
     def take_descriptors(self, fds: list[int]) -> socket.socket:
         nowhere = os.open("/dev/null", os.O_RDONLY)
@@ -174,7 +180,7 @@ class Zygote:
         self.control.detach()
         score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(score, b"1000")
-        os.closerange(4, 1024)
+        os.closerange(4, DESCRIPTORS_MAX)
         return socket.socket(fileno=3)
 
     def isolate(self) -> None:

@@ -1,5 +1,6 @@
 """The host's side of tiltyard-launcher: starting it, asking it, hearing of its sandboxes' ends."""
 
+import array
 import asyncio
 import os
 import socket
@@ -16,7 +17,8 @@ _REPLY_BYTES_MAX = 4096
 _REQUEST_BYTES_MAX = 65_536  # the same in native/launcher.c
 _START_TIMEOUT_S = 20.0
 _REQUEST_TIMEOUT_S = 20.0
-_EXIT_TIMEOUT_S = 10.0
+_EXIT_TIMEOUT_S = 6.0
+"""It gives its sandboxes 4 s to be gone."""
 _REQUEST_IMAGE, _REQUEST_CREATE = 1, 2
 _REPLY_OK, _REPLY_FAILED, _REPLY_GONE = 1, 2, 3
 _DOCTOR = "run `tiltyard doctor`; it tries each kernel feature and says what to enable."
@@ -252,9 +254,7 @@ class Launcher:
     def _on_readable(self) -> None:
         while not self.lost.done():
             try:
-                data, fds, _, _ = socket.recv_fds(
-                    self._socket, _REPLY_BYTES_MAX, 2, socket.MSG_CMSG_CLOEXEC
-                )
+                data, fds = _receive(self._socket)
             except BlockingIOError:
                 return
             except OSError:
@@ -288,6 +288,18 @@ class Launcher:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(SandboxDied("the sandbox launcher has ended."))
+
+
+def _receive(requests: socket.socket) -> tuple[bytes, list[int]]:
+    """One message. `socket.recv_fds` of Python 3.11 drops its flags, and the descriptors would be
+    inherited by programs that this process starts."""
+    fds = array.array("i")
+    room = socket.CMSG_SPACE(2 * fds.itemsize)
+    data, ancillary, _, _ = requests.recvmsg(_REPLY_BYTES_MAX, room, socket.MSG_CMSG_CLOEXEC)
+    for level, kind, raw in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(raw[: len(raw) - len(raw) % fds.itemsize])
+    return data, fds.tolist()
 
 
 def _wake(future: "asyncio.Future[None]") -> None:

@@ -1,0 +1,391 @@
+"""The launcher: whatever is killed, refused or cancelled, nothing of a sandbox stays behind."""
+
+import asyncio
+import fcntl
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sandbox.processes import children, launchers, name, supervisors
+from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxError, SandboxRefused
+from tiltyard.core.execution import Reason, SandboxSpec
+from tiltyard.sandbox.native import cgroups
+from tiltyard.sandbox.native.image import Image, Record, RecordKind
+from tiltyard.sandbox.native.launcher import CreateOrder, Launcher
+from tiltyard.sandbox.native.programs import native_program
+from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
+from tiltyard.sandbox.supervised import Sandbox
+
+pytestmark = pytest.mark.sandbox
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def own_cgroups() -> set[Path]:
+    mine = f"{cgroups.PREFIX}{os.getpid()}-*"
+    return {path for tree in usable_hierarchies() for path in tree.base.glob(mine)}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """Around each test here, after its provider is closed: what it had is gone, to the last."""
+    yield
+    assert launchers() == []
+    assert own_cgroups() == set()
+    assert "tiltyard" not in Path("/proc/self/mountinfo").read_text()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Lets the loop turn until a condition holds; the test's own timeout bounds it."""
+    while not condition():  # noqa: ASYNC110 - what is waited for sets no event
+        await asyncio.sleep(0)
+
+
+async def until_gone(pid: int) -> None:
+    pidfd = None
+    try:
+        pidfd = os.pidfd_open(pid)
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(pidfd, ended.set)
+        await ended.wait()
+        asyncio.get_running_loop().remove_reader(pidfd)
+    except ProcessLookupError:
+        return
+    finally:
+        if pidfd is not None:
+            os.close(pidfd)
+
+
+async def test_a_sandbox_leaves_with_its_closing(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    before = descriptors()
+    for _ in range(3):
+        sandbox = await provider.create(spec)
+        (pid,) = supervisors()
+        await sandbox.run(["true"])
+        await sandbox.close()
+        assert supervisors() == []
+        assert name(pid) == ""
+        assert descriptors() == before
+    assert not [path for owner in own_cgroups() for path in owner.glob("*/")]
+
+
+async def test_closing_twice_at_once(provider: NativeProvider, spec: SandboxSpec) -> None:
+    sandbox = await provider.create(spec)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(sandbox.close())
+    assert supervisors() == []
+
+
+async def test_a_killed_supervisor_takes_all_with_it(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    sandbox = await provider.create(spec)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(sandbox.run(["sleep", "1000"], timeout_s=100))
+        await until(lambda: children(supervisors()[0]))
+        program = children(supervisors()[0])[0]
+        os.kill(supervisors()[0], signal.SIGKILL)
+        await until_gone(program)
+    done = running.result()
+    assert (done.reason, done.exit_code, done.signal) == (Reason.SANDBOX_DIED, None, None)
+    assert not sandbox.alive
+    with pytest.raises(SandboxDied):
+        await sandbox.run(["true"])
+    with pytest.raises(SandboxDied):
+        await sandbox.read("x")
+    await sandbox.close()
+    with pytest.raises(SandboxClosed):
+        await sandbox.ping()
+
+
+async def test_a_killed_program_is_only_a_program(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    sandbox = await provider.create(spec)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(sandbox.run(["sleep", "1000"], timeout_s=100))
+        await until(lambda: children(supervisors()[0]))
+        os.kill(children(supervisors()[0])[0], signal.SIGKILL)
+    assert (running.result().reason, running.result().signal) == (Reason.SIGNAL, signal.SIGKILL)
+    assert (await sandbox.run(["true"])).ok
+    await sandbox.close()
+
+
+async def test_a_killed_launcher_takes_its_sandboxes_with_it(
+    image: Image, spec: SandboxSpec
+) -> None:
+    async with NativeProvider(image=image) as provider:
+        sandboxes = [await provider.create(spec) for _ in range(3)]
+        pids = supervisors()
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(sandboxes[0].run(["sleep", "1000"], timeout_s=100))
+            os.kill(launchers()[0], signal.SIGKILL)
+            for pid in pids:
+                await until_gone(pid)
+        assert running.result().reason is Reason.SANDBOX_DIED
+        with pytest.raises(SandboxError):
+            await provider.create(spec)
+        for sandbox in sandboxes:
+            await sandbox.close()
+
+
+async def test_a_launcher_killed_while_it_makes_them(image: Image, spec: SandboxSpec) -> None:
+    async with NativeProvider(image=image) as provider:
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(outcome(provider, spec)) for _ in range(20)]
+            await until(supervisors)
+            os.kill(launchers()[0], signal.SIGKILL)
+        results = [task.result() for task in asked]
+        assert any(isinstance(result, SandboxError) for result in results)
+        for result in results:
+            if isinstance(result, Sandbox):
+                await result.close()
+
+
+async def outcome(provider: NativeProvider, spec: SandboxSpec) -> Sandbox | SandboxError:
+    try:
+        return await provider.create(spec)
+    except SandboxError as error:
+        return error
+
+
+@pytest.mark.slow
+async def test_a_stopped_launcher_is_ended_with_the_provider(
+    image: Image, spec: SandboxSpec
+) -> None:
+    """It cannot hear that the host is done, so it is killed; its sandboxes die with it."""
+    async with NativeProvider(image=image) as provider:
+        await provider.create(spec)
+        os.kill(launchers()[0], signal.SIGSTOP)
+
+
+async def test_many_at_once(provider: NativeProvider, spec: SandboxSpec) -> None:
+    async with asyncio.TaskGroup() as group:
+        making = [group.create_task(provider.create(spec)) for _ in range(40)]
+    async with asyncio.TaskGroup() as group:
+        runs = [group.create_task(task.result().run(["echo", "up"])) for task in making]
+    assert {run.result().stdout.text for run in runs} == {"up\n"}
+    async with asyncio.TaskGroup() as group:
+        for task in making:
+            group.create_task(task.result().close())
+    assert supervisors() == []
+
+
+@pytest.mark.slow
+async def test_cancelling_a_creation_at_any_moment(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    before = descriptors()
+    turns = 0
+    while True:
+        async with asyncio.TaskGroup() as group:
+            making = group.create_task(provider.create(spec))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            making.cancel()
+        if not making.cancelled():
+            await making.result().close()
+            break
+        turns += 1 + turns // 20
+    # Whatever was half made ends by itself; one more, made and closed after it, is behind it.
+    await (await provider.create(spec)).close()
+    await until(lambda: not supervisors())
+    assert descriptors() == before
+
+
+async def test_descriptors_that_run_out_are_an_error_with_a_fix(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    await (await provider.create(spec)).close()
+    before = descriptors()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    failed = 0
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    try:
+        for spare in range(5):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + spare, hard))
+            result = await outcome(provider, spec)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            if isinstance(result, Sandbox):
+                await result.close()
+            else:
+                failed += 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert failed >= 1
+    await until(lambda: not supervisors())
+    assert descriptors() == before
+    sandbox = await provider.create(spec)
+    assert (await sandbox.run(["true"])).ok
+    await sandbox.close()
+
+
+async def test_nothing_of_ours_reaches_the_hosts_own_children(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    """An inherited control socket would keep a sandbox alive after its owner."""
+    sandbox = await provider.create(spec)
+    for fd in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - the names are numbers
+        try:
+            target = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115
+            flags = fcntl.fcntl(fd, fcntl.F_GETFD)
+        except OSError:
+            continue
+        if fd > 2 and target.startswith(("socket:", "anon_inode:")):
+            assert flags & fcntl.FD_CLOEXEC, (fd, target)
+    await sandbox.close()
+
+
+async def test_two_providers_of_one_process_do_not_touch_each_other(
+    provider: NativeProvider, image: Image, spec: SandboxSpec
+) -> None:
+    kept = await provider.create(spec)
+    mine = own_cgroups()
+    async with NativeProvider(image=image) as second:
+        await second.create(spec)
+        assert len(launchers()) == 2
+    assert own_cgroups() == mine
+    assert (await kept.run(["true"])).ok
+    async with NativeProvider(image=image) as third:
+        await third.create(spec)
+        os.kill(launchers()[1], signal.SIGKILL)
+    assert own_cgroups() == mine
+    assert (await kept.run(["true"])).ok
+    await kept.close()
+
+
+async def test_a_provider_that_is_not_open(image: Image, spec: SandboxSpec) -> None:
+    provider = NativeProvider(image=image)
+    with pytest.raises(SandboxError, match="not open"):
+        await provider.create(spec)
+    await provider.aclose()
+    async with provider:
+        pass
+    await provider.aclose()
+    with pytest.raises(SandboxDied):
+        await provider.create(spec)
+
+
+async def test_an_image_that_cannot_be_shown_is_refused_with_the_step(spec: SandboxSpec) -> None:
+    missing = Record(kind=RecordKind.BIND, path="/usr", argument=b"/no/such/directory")
+    outside = Record(kind=RecordKind.FILE, path="/../../escape", argument=b"x")
+    for record in (missing, outside):
+        image = Image(name="host", records=(record,), environment={})
+        with pytest.raises(SandboxRefused, match="cannot be staged"):
+            await NativeProvider(image=image).__aenter__()
+    assert spec.image == "host"
+
+
+async def test_an_image_without_what_the_sandbox_needs(spec: SandboxSpec) -> None:
+    image = Image(
+        name="host",
+        records=(Record(kind=RecordKind.DIRECTORY, path="/workspace"),),
+        environment={},
+    )
+    async with NativeProvider(image=image) as provider:
+        with pytest.raises(SandboxRefused, match="could not be built"):
+            await provider.create(spec)
+        await until(lambda: not supervisors())
+
+
+async def started(stage: Path, cgroup_paths: list[str]) -> Launcher:
+    return await Launcher.start(
+        launcher=native_program("tiltyard-launcher"),
+        init=native_program("tiltyard-init"),
+        stage=stage,
+        cgroups=cgroup_paths,
+    )
+
+
+async def test_a_launcher_that_cannot_start_names_the_step(tmp_path: Path) -> None:
+    with pytest.raises(SandboxRefused, match=r"mount\(stage\)"):
+        await started(tmp_path / "nowhere", [])
+    with pytest.raises(SandboxRefused, match=r"mkdir\(cgroup\)"):
+        await started(tmp_path, ["/proc/no/cgroup"])
+    with pytest.raises(SandboxRefused, match="cannot start"):
+        await Launcher.start(launcher=tmp_path / "none", init=tmp_path, stage=tmp_path, cgroups=[])
+    with pytest.raises(SandboxRefused, match=r"open\(tiltyard-init\)"):
+        await Launcher.start(
+            launcher=native_program("tiltyard-launcher"),
+            init=tmp_path / "none",
+            stage=tmp_path,
+            cgroups=[],
+        )
+
+
+def order(id_: str, *, settings: list[tuple[str, str]], image: int = 0) -> CreateOrder:
+    return CreateOrder(
+        id=id_,
+        image=image,
+        disk_bytes=1 << 20,
+        inodes=256,
+        for_zygotes=False,
+        first_id=3_000_000_000,
+        oom_file="",
+        directories=[],
+        settings=settings,
+    )
+
+
+async def test_requests_that_are_too_big_or_wrong(tmp_path: Path) -> None:
+    launcher = await started(tmp_path, [])
+    try:
+        with pytest.raises(SandboxRefused, match="more than 65536"):
+            await launcher.create(order("big", settings=[("/x" * 20_000, "1" * 40_000)]))
+        with pytest.raises(SandboxRefused, match="cgroup request: Invalid argument"):
+            await launcher.create(order("many", settings=[("/x", "1")] * 65))
+        with pytest.raises(SandboxRefused, match=r"write\(cgroup limit\): No such file"):
+            await launcher.create(order("absent", settings=[("/nowhere/x", "1")]))
+        made = await launcher.create(order("unstaged", settings=[], image=7))
+        assert await made.gone == 0
+        made.control.close()
+        os.close(made.pidfd)
+        with pytest.raises(SandboxRefused, match="image number"):
+            await launcher.add_image(99, b"x")
+        with pytest.raises(SandboxRefused, match="image description"):
+            await launcher.add_image(1, b"garbage")
+    finally:
+        await launcher.close()
+    await launcher.close()
+
+
+async def test_garbage_to_the_launcher_is_answered(tmp_path: Path) -> None:
+    """Only the host speaks to it; still, no bytes may crash what all sandboxes hang on."""
+    launcher = await started(tmp_path, [])
+    ours = launcher._socket
+    for garbage in (b"", b"\x00", b"\x02\x00\x00\x00", b"\xff" * 300, b"\x02\0\0\0" + b"\xff" * 8):
+        if garbage:
+            ours.send(garbage)
+    with pytest.raises(SandboxRefused, match="image number"):
+        await launcher.add_image(99, b"x")
+    assert isinstance(ours, socket.socket)
+    await launcher.close()
+
+
+@pytest.mark.slow
+async def test_a_supervisor_that_hangs_is_given_up(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    """Stopped from outside, it neither ends its program nor answers; the host's own clock does."""
+    sandbox = await provider.create(spec)
+    (pid,) = supervisors()
+    assert name(pid) == "tiltyard-init"
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(sandbox.run(["sleep", "1000"], timeout_s=0.1))
+        await until(lambda: children(pid))
+        os.kill(pid, signal.SIGSTOP)
+    done = running.result()
+    assert (done.reason, done.detail) == (Reason.SANDBOX_DIED, "the supervisor did not answer")
+    assert supervisors() == []
+    await sandbox.close()

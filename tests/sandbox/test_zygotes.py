@@ -1,0 +1,568 @@
+"""Kept interpreters: each run alone in its cell, whatever the one before it did."""
+
+import ast
+import asyncio
+import os
+import signal
+import textwrap
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+
+from sandbox.processes import children, name, supervisors
+from tiltyard.core.errors import SandboxClosed, SandboxError
+from tiltyard.core.execution import MIB, Limits, Reason, SandboxSpec
+from tiltyard.sandbox.ending import Ending
+from tiltyard.sandbox.native.provider import NativeProvider
+from tiltyard.sandbox.streams import ChannelClosed
+from tiltyard.sandbox.zygotes import Run, ZygoteCells, ZygoteProgram
+
+pytestmark = pytest.mark.sandbox
+
+RUNNER = """
+import socket, traceback
+
+MARKS = []
+
+def serve(channel):
+    while True:
+        header = channel.recv(4, socket.MSG_WAITALL)
+        if len(header) < 4:
+            return
+        source = channel.recv(int.from_bytes(header, "little"), socket.MSG_WAITALL).decode()
+        names = {"channel": channel, "MARKS": MARKS}
+        try:
+            exec(source, names)
+            answer = str(names.get("answer"))
+        except BaseException:
+            answer = traceback.format_exc()
+        raw = answer.encode()
+        channel.sendall(len(raw).to_bytes(4, "little") + raw)
+"""
+PROGRAM = ZygoteProgram(files={"runner.py": RUNNER}, main="runner.py", run_disk_bytes=4 * MIB)
+NATIVE_ROOT = os.geteuid() == 0
+
+
+@pytest.fixture
+def limits() -> Limits:
+    return Limits(memory_bytes=128 * MIB, pids=24, disk_bytes=8 * MIB, open_files=64)
+
+
+@pytest.fixture
+def program() -> ZygoteProgram:
+    return PROGRAM
+
+
+@pytest_asyncio.fixture
+async def cells(
+    provider: NativeProvider, spec: SandboxSpec, program: ZygoteProgram
+) -> AsyncIterator[ZygoteCells]:
+    async with ZygoteCells(
+        provider, interpreter=provider.interpreter, program=program, spec=spec, cells_max=1
+    ) as opened:
+        yield opened
+
+
+def send(run: Run, source: str) -> None:
+    raw = textwrap.dedent(source).encode()
+    run.send(len(raw).to_bytes(4, "little") + raw)
+
+
+async def ask(run: Run, source: str) -> str:
+    send(run, source)
+    length = int.from_bytes(await run.channel.take(4), "little")
+    return (await run.channel.take(length)).decode()
+
+
+async def once(cells: ZygoteCells, source: str) -> str:
+    async with cells.run(wall_s=20) as run:
+        return await ask(run, source)
+
+
+async def ending(cells: ZygoteCells, source: str, *, wall_s: float = 20, cpu_s: int = 0) -> Ending:
+    async with cells.run(wall_s=wall_s, cpu_s=cpu_s) as run:
+        send(run, source)
+        return await run.ended()
+
+
+async def same_cell(cells: ZygoteCells) -> str:
+    """Names the cell: its network namespace is the one thing that all its runs share."""
+    return await once(cells, "import os; answer = os.readlink('/proc/self/ns/net')")
+
+
+async def test_a_run_answers_until_its_block_ends(cells: ZygoteCells) -> None:
+    async with cells.run(wall_s=20) as run:
+        assert await ask(run, "answer = 6 * 7") == "42"
+        assert await ask(run, "answer = 'again'") == "again"
+        ended = await run.end()
+    assert ended.reason is Reason.KILLED
+    assert run.cpu_s > 0
+
+
+async def test_runs_of_one_cell_share_nothing(cells: ZygoteCells) -> None:
+    leave = """
+    import ctypes, os, random, socket, sys
+    libc = ctypes.CDLL(None, use_errno=True)
+    for place in ("/workspace", "/tmp", "/dev/shm"):
+        with open(place + "/left", "w") as file:
+            file.write("x")
+    ids = (libc.shmget(7, 4096, 0o1666), libc.semget(7, 1, 0o1666), libc.msgget(7, 0o1666))
+    assert min(ids) >= 0, ids
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind("\\0left")
+    listener.listen()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            import time
+            time.sleep(1000)
+    MARKS.append("left")
+    os.environ["LEFT"] = "1"
+    sys.modules["left"] = sys
+    import builtins
+    builtins.sorted = lambda _: 0
+    answer = random.random()
+    """
+    look = """
+    import ctypes, os, random, socket, sys
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = [place for place in ("/workspace", "/tmp", "/dev/shm") if os.listdir(place)]
+    for kind, at in (("shm", libc.shmget(7, 4096, 0)), ("sem", libc.semget(7, 1, 0)),
+                     ("msg", libc.msgget(7, 0))):
+        if at >= 0:
+            found.append(kind)
+    try:
+        socket.socket(socket.AF_UNIX).connect("\\0left")
+        found.append("socket")
+    except OSError:
+        pass
+    found += [entry for entry in os.listdir("/proc") if entry.isdigit() and entry != "1"]
+    found += MARKS
+    found += [name for name in ("LEFT",) if name in os.environ]
+    found += [name for name in ("left",) if name in sys.modules]
+    found += ["builtins"] * (sorted("ba") != ["a", "b"])
+    found += [os.getcwd()] * (os.getcwd() != "/workspace")
+    answer = f"{random.random()} {found}"
+    """
+    cell = await same_cell(cells)
+    first = await once(cells, leave)
+    drawn, found = (await once(cells, look)).split(" ", 1)
+    assert found == "[]"
+    assert 0 < float(first) < 1, first
+    assert drawn != first, "each run has random numbers of its own"
+    assert await same_cell(cells) == cell, "it was the same cell all the time"
+    assert cells.cells == 1
+
+
+async def test_runs_have_users_and_namespaces_of_their_own(cells: ZygoteCells) -> None:
+    look = """
+    import os
+    kinds = ("pid", "mnt", "ipc")
+    answer = [os.getuid(), *(os.readlink(f"/proc/self/ns/{kind}") for kind in kinds)]
+    """
+    one, other = await once(cells, look), await once(cells, look)
+    for first, second in zip(one.split(", "), other.split(", "), strict=True):
+        assert (first != second) or not NATIVE_ROOT or "net" in first
+    if NATIVE_ROOT:
+        assert not one.startswith("[0,")
+
+
+async def test_the_zygote_is_out_of_a_runs_sight(cells: ZygoteCells) -> None:
+    answer = await once(
+        cells,
+        """
+        import os, signal
+        assert (os.getpid(), os.getppid()) == (1, 0)
+        assert [name for name in os.listdir("/proc") if name.isdigit()] == ["1"]
+        for target in (-1, 2, 3, 4, 5):
+            try:
+                os.kill(target, signal.SIGKILL)
+                answer = f"signalled {target}"
+                break
+            except ProcessLookupError:
+                answer = "alone"
+        """,
+    )
+    assert answer == "alone"
+    assert await once(cells, "answer = 1") == "1"
+
+
+async def test_what_a_run_may_not_do(cells: ZygoteCells) -> None:
+    answer = await once(
+        cells,
+        """
+        import ctypes, errno, os, re
+        status = dict(re.findall(r"(\\w+):\\s*(.*)", open("/proc/self/status").read()))
+        assert status["Seccomp"] == "2" and status["NoNewPrivs"] == "1", status
+        for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            assert int(status[kind], 16) == 0, (kind, status[kind])
+        assert os.getgroups() == [] or os.getuid() == 0
+        libc = ctypes.CDLL(None, use_errno=True)
+        for name, number, args in (
+            ("unshare", 272, (0x10000000,)), ("mount", 165, (0, 0, 0, 0, 0)), ("setns", 308, (3,)),
+            ("ptrace", 101, (0, 0, 0, 0)), ("bpf", 321, (0, 0, 0)), ("keyctl", 250, (0, -3, 1)),
+            ("io_uring_setup", 425, (1, 0)), ("chroot", 161, (b"/tmp",)),
+        ):
+            result = libc.syscall(ctypes.c_long(number), *args)
+            assert result == -1 and ctypes.get_errno() in (errno.EPERM, errno.ENOSYS), name
+        for change in (
+            lambda: os.setuid(0), lambda: os.chown("/workspace", 0, 0), lambda: os.setgroups([0]),
+            lambda: os.mkdir("/new"), lambda: open("/etc/passwd", "w"), lambda: open("/run/x", "w"),
+            lambda: open("/run/tiltyard/zygote.py", "w"), lambda: os.mkdir("/run/tiltyard/own/x"),
+            lambda: os.listdir("/proc/sys"), lambda: open("/proc/kcore"),
+        ):
+            try:
+                change()
+            except OSError:
+                continue
+            assert os.getuid() == 0 and change.__code__.co_names[-1] in ("setuid", "setgroups",
+                "chown"), change.__code__.co_names
+        answer = "held"
+        """,
+    )
+    assert answer == "held"
+
+
+async def test_what_a_run_is_given(cells: ZygoteCells) -> None:
+    answer = await once(
+        cells,
+        """
+        import os, sys
+        fds = sorted(int(fd) for fd in os.listdir("/proc/self/fd"))
+        kinds = [os.readlink(f"/proc/self/fd/{fd}").split(":")[0] for fd in fds[:4]]
+        answer = (fds[:-1], kinds, sorted(os.environ), sys.argv, os.umask(0))
+        """,
+    )
+    fds, kinds, names, argv, umask = ast.literal_eval(answer)
+    assert fds == [0, 1, 2, 3]
+    assert kinds == ["/dev/null", "pipe", "pipe", "socket"]
+    assert {"HOME", "LANG", "PATH", "TMPDIR"} <= set(names)
+    assert set(names) <= {"HOME", "LANG", "PATH", "TMPDIR", "LC_CTYPE", "LD_LIBRARY_PATH"}
+    assert (argv, umask) == (["python"], 0o022)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import os; os._exit(0)", Reason.EXIT),
+        ("import os; os._exit(137)", Reason.EXIT),
+        ("import ctypes; ctypes.string_at(0)", Reason.SIGNAL),
+        ("import os; os.abort()", Reason.SIGNAL),
+        ("import os\nwhile True: os.write(1, bytes(65536))", Reason.OUTPUT),
+        ("import os\nwhile True: channel.sendall(bytes(65536))", Reason.OUTPUT),
+        ("raise SystemExit", None),
+    ],
+)
+async def test_how_runs_end(cells: ZygoteCells, source: str, reason: Reason | None) -> None:
+    if reason is None:
+        assert "SystemExit" in await once(cells, source)
+    else:
+        assert (await ending(cells, source)).reason is reason
+    assert await once(cells, "answer = 1") == "1"
+
+
+@pytest.mark.slow
+async def test_a_run_that_takes_too_long(cells: ZygoteCells) -> None:
+    cell = await same_cell(cells)
+    sleeps = "import time; time.sleep(1000)"
+    assert (await ending(cells, sleeps, wall_s=0.3)).reason is Reason.WALL_TIMEOUT
+    spins = "while True: pass"
+    assert (await ending(cells, spins, cpu_s=1)).reason is Reason.CPU_TIMEOUT
+    assert await same_cell(cells) == cell
+
+
+async def test_a_run_cannot_bring_about_a_kill_that_nobody_sent(cells: ZygoteCells) -> None:
+    """Lowering its own CPU-time limit would: the kernel's SIGKILL would look like one of ours."""
+    answer = await once(
+        cells,
+        """
+        import ctypes, errno, os, resource
+        libc = ctypes.CDLL(None, use_errno=True)
+        soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        one = (ctypes.c_uint64 * 2)(1, 1)
+        for name, call in {
+            "module": lambda: resource.setrlimit(resource.RLIMIT_CPU, (1, 1)),
+            "setrlimit": lambda: libc.syscall(160, 0, one),
+            "prlimit": lambda: libc.syscall(302, 0, 0, one, 0),
+            "of its pid": lambda: libc.syscall(302, os.getpid(), 0, one, 0),
+            "high bits": lambda: libc.syscall(302, 0, ctypes.c_long(1 << 32), one, 0),
+            "high bits, old call": lambda: libc.syscall(160, ctypes.c_long(1 << 32), one),
+        }.items():
+            ctypes.set_errno(0)
+            try:
+                assert call() == -1, name
+            except (OSError, ValueError):
+                pass
+            assert resource.getrlimit(resource.RLIMIT_CPU) == (soft, hard), name
+        resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+        answer = resource.getrlimit(resource.RLIMIT_NOFILE)
+        """,
+    )
+    assert answer == "(20, 20)"
+
+
+async def test_a_run_cannot_stop_or_kill_itself_into_limbo(cells: ZygoteCells) -> None:
+    answer = await once(
+        cells,
+        """
+        import os, signal
+        for number in (signal.SIGSTOP, signal.SIGKILL, signal.SIGTERM, signal.SIGTSTP):
+            os.kill(1, number)
+        answer = "unmoved"
+        """,
+    )
+    assert answer == "unmoved"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = bytearray(b'1') * (600 << 20)",
+        # Memory that belongs to no process, and a score that asks for somebody else to be taken.
+        """
+        import ctypes, os
+        try:
+            with open("/proc/self/oom_score_adj", "w") as score:
+                score.write("0")
+        except PermissionError:
+            pass  # it is not its own where a run has a user of its own
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.shmat.restype = ctypes.c_void_p
+        for key in range(100):
+            at = libc.shmat(libc.shmget(0, 8 << 20, 0o1600), None, 0)
+            ctypes.memset(at, 1, 8 << 20)
+            libc.shmdt(ctypes.c_void_p(at))
+        """,
+        """
+        import os
+        held = [os.memfd_create("x") for _ in range(40)]
+        while True:
+            for fd in held:
+                os.write(fd, bytes(1 << 20))
+        """,
+    ],
+    ids=["heap", "shared memory", "memory files"],
+)
+async def test_memory_that_runs_out(cells: ZygoteCells, by_cgroup: bool, source: str) -> None:
+    if not by_cgroup:
+        pytest.skip("here no cgroup holds memory: RLIMIT_AS makes the allocation itself fail")
+    assert (await ending(cells, source)).reason is Reason.OOM
+    assert await once(cells, "answer = 1") == "1"
+
+
+async def test_memory_by_rung(cells: ZygoteCells, by_cgroup: bool) -> None:
+    answer = await once(cells, "x = bytearray(b'1') * (100 << 20)\nanswer = len(x)")
+    assert answer == str(100 << 20)
+    too_much = "x = bytearray(b'1') * (600 << 20)"
+    if by_cgroup:
+        assert (await ending(cells, too_much)).reason is Reason.OOM
+    else:
+        assert "MemoryError" in await once(cells, too_much)
+
+
+async def test_a_runs_disk_is_bounded_and_its_own(cells: ZygoteCells) -> None:
+    fill = """
+    try:
+        with open("/tmp/f", "wb") as file:
+            for n in range(100):
+                file.write(bytes(1 << 20))
+                file.flush()
+        answer = "no bound"
+    except OSError as error:
+        answer = f"{n} {error.errno}"
+    """
+    for _ in range(3):
+        megabytes, errno = (await once(cells, fill)).split()
+        assert int(megabytes) in {3, 4}
+        assert errno == "28"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os\nwhile True: os.fork()",
+        """
+        import os
+        for _ in range(60):
+            try:
+                if os.fork() == 0:
+                    while True: pass
+            except OSError:
+                pass
+        while True: pass
+        """,
+    ],
+    ids=["fork bomb", "spinning children"],
+)
+@pytest.mark.slow
+async def test_processes_of_a_run_end_with_it(cells: ZygoteCells, source: str) -> None:
+    ended = await ending(cells, source, wall_s=1.0)
+    assert ended.reason in {Reason.WALL_TIMEOUT, Reason.PIDS}, ended
+    (supervisor,) = supervisors()
+    (zygote,) = children(supervisor)
+    assert children(zygote) == []
+    assert await once(cells, "answer = 1") == "1"
+
+
+async def test_a_run_that_closes_its_channel_and_lives_on(cells: ZygoteCells) -> None:
+    async with cells.run(wall_s=20) as run:
+        send(run, "channel.close()\nimport time\ntime.sleep(1000)")
+        with pytest.raises(ChannelClosed):
+            await run.channel.take(1)
+        assert (await run.end()).reason is Reason.KILLED
+    assert await once(cells, "answer = 1") == "1"
+
+
+async def test_more_input_than_a_run_reads_is_its_end(cells: ZygoteCells) -> None:
+    async with cells.run(wall_s=20) as run:
+        send(run, "import time; time.sleep(1000)")
+        for _ in range(20):
+            run.send(bytes(MIB))
+        ended = await run.ended()
+    assert (ended.reason, ended.detail) == (Reason.KILLED, "it did not read what it was sent")
+
+
+async def test_what_goes_wrong_in_a_run_is_on_its_stderr(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    broken = replace(
+        PROGRAM, files={"runner.py": "def serve(channel):\n    raise KeyError('why')\n"}
+    )
+    async with (
+        ZygoteCells(
+            provider, interpreter=provider.interpreter, program=broken, spec=spec, cells_max=1
+        ) as opened,
+        opened.run(wall_s=20) as run,
+    ):
+        ended = await run.ended()
+    assert (ended.reason, ended.exit_code) == (Reason.EXIT, 1)
+    assert "KeyError: 'why'" in run.stderr.result().text
+
+
+async def test_a_zygote_that_cannot_start(provider: NativeProvider, spec: SandboxSpec) -> None:
+    broken = replace(PROGRAM, files={"runner.py": "import no_such_module\n"})
+    async with (
+        ZygoteCells(
+            provider, interpreter=provider.interpreter, program=broken, spec=spec, cells_max=1
+        ) as opened,
+        opened.run(wall_s=20) as run,
+    ):
+        ended = await run.ended()
+    assert ended.reason in {Reason.SANDBOX_DIED, Reason.START_FAILED}
+
+
+@pytest.mark.parametrize("victim", ["run", "zygote", "supervisor"])
+async def test_what_is_killed_from_outside_is_a_loss_of_ours(
+    cells: ZygoteCells, victim: str
+) -> None:
+    async with cells.run(wall_s=20) as run:
+        assert await ask(run, "answer = 1") == "1"
+        (supervisor,) = supervisors()
+        (zygote,) = children(supervisor)
+        (pid,) = children(zygote)
+        assert name(zygote).startswith("python")
+        os.kill({"run": pid, "zygote": zygote, "supervisor": supervisor}[victim], signal.SIGKILL)
+        ended = await run.ended()
+    assert ended.reason is Reason.SANDBOX_DIED
+    assert await once(cells, "answer = 2") == "2"
+    assert cells.cells == 1
+
+
+async def test_an_out_of_memory_kill_explains_a_lost_cell(
+    cells: ZygoteCells, by_cgroup: bool
+) -> None:
+    """Whatever was lost after the kernel took a process of the run's for want of memory: the run
+    used that memory up, so it must not come out as a fault of ours, without a reward."""
+    if not by_cgroup:
+        pytest.skip("here no cgroup counts such kills")
+    hog = """
+    import os
+    pid = os.fork()
+    if pid == 0:
+        x = bytearray(b"1") * (600 << 20)
+    answer = os.waitpid(pid, 0)[1]
+    """
+    async with cells.run(wall_s=20) as run:
+        assert await ask(run, hog) == str(int(signal.SIGKILL))
+        os.kill(supervisors()[0], signal.SIGKILL)
+        ended = await run.ended()
+    assert ended.reason is Reason.OOM
+
+
+async def test_one_run_at_a_time_in_each_cell(provider: NativeProvider, spec: SandboxSpec) -> None:
+    running = most = 0
+
+    async def use(opened: ZygoteCells) -> None:
+        nonlocal running, most
+        async with opened.run(wall_s=20) as run:
+            running += 1
+            most = max(most, running)
+            assert await ask(run, "answer = 1") == "1"
+            running -= 1
+
+    async with ZygoteCells(
+        provider, interpreter=provider.interpreter, program=PROGRAM, spec=spec, cells_max=2
+    ) as opened:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(10):
+                group.create_task(use(opened))
+        assert opened.cells == 2
+    assert most == 2
+    assert opened.cells == 0
+    assert supervisors() == []
+
+
+async def test_cancelling_a_run_at_any_moment(cells: ZygoteCells) -> None:
+    async def use() -> None:
+        async with cells.run(wall_s=20) as run:
+            await ask(run, "answer = 1")
+
+    for turns in range(0, 60, 3):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(use())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+    assert await once(cells, "answer = 1") == "1"
+    assert cells.cells == len(supervisors()) == 1
+
+
+async def test_closing_ends_what_runs_and_refuses_what_waits(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    ends: list[Reason] = []
+
+    async def use(opened: ZygoteCells) -> None:
+        async with opened.run(wall_s=20) as run:
+            send(run, "import time; time.sleep(1000)")
+            started.set()
+            ends.append((await run.ended()).reason)
+
+    async def wait_for_one(opened: ZygoteCells) -> None:
+        with pytest.raises(SandboxClosed):
+            await once(opened, "answer = 1")
+
+    started = asyncio.Event()
+    async with (
+        asyncio.TaskGroup() as group,
+        ZygoteCells(
+            provider, interpreter=provider.interpreter, program=PROGRAM, spec=spec, cells_max=1
+        ) as opened,
+    ):
+        group.create_task(use(opened))
+        await started.wait()
+        group.create_task(wait_for_one(opened))
+        await asyncio.sleep(0)
+    assert ends == [Reason.SANDBOX_DIED]
+    assert supervisors() == []
+    with pytest.raises(SandboxClosed):
+        await once(opened, "answer = 1")
+
+
+async def test_a_provider_that_has_ended(cells: ZygoteCells, provider: NativeProvider) -> None:
+    await provider.aclose()
+    with pytest.raises(SandboxError):
+        await once(cells, "answer = 1")
+    assert cells.cells == 0
