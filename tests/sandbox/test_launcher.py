@@ -36,10 +36,11 @@ def own_cgroups() -> set[Path]:
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     """Around each test here, after its provider is closed: what it had is gone, to the last."""
+    mounts = Path("/proc/self/mountinfo").read_text()
     yield
     assert launchers() == []
     assert own_cgroups() == set()
-    assert "tiltyard" not in Path("/proc/self/mountinfo").read_text()
+    assert Path("/proc/self/mountinfo").read_text() == mounts
 
 
 async def until(condition: Callable[[], object]) -> None:
