@@ -57,7 +57,7 @@ def test_advantages_sum_to_zero_and_have_unit_deviation(group: list[float | None
 def loss_of(ratio: float, advantage: float) -> float:
     new = torch.tensor([[math.log(ratio)]])
     old = torch.zeros(1, 1)
-    return float(policy_loss(new, old, torch.tensor([advantage]), torch.ones(1, 1), tokens=1.0))
+    return float(policy_loss(new, old, torch.tensor([[advantage]]), torch.ones(1, 1), tokens=1.0))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,8 @@ def test_a_token_contributes_the_clipped_surrogate(
 def test_the_loss_is_averaged_over_tokens_not_over_answers() -> None:
     new = torch.zeros(2, 3, requires_grad=True)
     mask = torch.tensor([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
-    loss = policy_loss(new, torch.zeros(2, 3), torch.tensor([1.0, -1.0]), mask, tokens=4.0)
+    advantages = torch.tensor([[1.0], [-1.0]]).expand(2, 3)
+    loss = policy_loss(new, torch.zeros(2, 3), advantages, mask, tokens=4.0)
     assert float(loss.detach()) == pytest.approx(-(3 * 1.0 + 1 * -1.0) / 4)
     loss.backward()
     assert new.grad is not None
@@ -90,10 +91,10 @@ def test_the_loss_is_averaged_over_tokens_not_over_answers() -> None:
 
 def test_a_weight_of_three_is_three_identical_answers() -> None:
     new = torch.tensor([[0.1, -0.2]], requires_grad=True)
-    old, advantage = torch.zeros(1, 2), torch.tensor([1.5])
+    old, advantage = torch.zeros(1, 2), torch.full((1, 2), 1.5)
     once = policy_loss(new, old, advantage, torch.full((1, 2), 3.0), tokens=6.0)
     three = policy_loss(
-        new.expand(3, 2), old.expand(3, 2), advantage.expand(3), torch.ones(3, 2), tokens=6.0
+        new.expand(3, 2), old.expand(3, 2), advantage.expand(3, 2), torch.ones(3, 2), tokens=6.0
     )
     assert float(once.detach()) == pytest.approx(float(three.detach()))
 
@@ -103,7 +104,7 @@ def test_what_is_masked_never_reaches_loss_or_gradient(strange: float) -> None:
     mask = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
     clean = torch.tensor([[0.1, 0.0], [0.0, 0.0]], requires_grad=True)
     dirty = torch.tensor([[0.1, strange], [strange, strange]], requires_grad=True)
-    advantages = torch.tensor([1.0, -1.0])
+    advantages = torch.tensor([[1.0], [-1.0]]).expand(2, 2)
     results = []
     for new in (clean, dirty):
         loss = policy_loss(new, torch.zeros(2, 2), advantages, mask, tokens=1.0)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tiltyard.core.errors import UsageError
-from tiltyard.training.batches import PromptAnswers, padded_batches
+from tiltyard.training.batches import PromptAnswers, answer_batches
 from tiltyard.training.bpe import Bpe
 from tiltyard.training.checkpoint import load_checkpoint
 from tiltyard.training.exchange import LearnedRollout, Question, Reply
@@ -118,7 +118,7 @@ def test_repeated_updates_make_the_rewarded_answer_likelier_until_they_are_clipp
     good = replies[0].tokens
 
     def likelihood() -> float:
-        scored = padded_batches([PromptAnswers(good.prompt_ids, (good.output_ids,))])
+        scored = answer_batches([PromptAnswers(good.prompt_ids, (good.output_ids,))])
         return float(next(scored).logprobs(learner._trainable.model).detach().sum())
 
     before = likelihood()

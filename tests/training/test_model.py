@@ -1,29 +1,25 @@
-"""The two streams against the plain way: one row for each answer, everything recomputed."""
+"""Shared prompts, trees and caches against the plain way: each text alone, all of it anew."""
 
 import pytest
 import torch
 
-from tiltyard.training.batches import PromptAnswers, padded_batches
+from tiltyard.training.batches import BATCH_TOKENS_MAX, PromptAnswers, answer_batches
 from tiltyard.training.model import PolicyModel
-from tiltyard.training.sampling import pad_prompts, sample, uniform_draws
+from tiltyard.training.sampling import sample, uniform_draws
 
 pytestmark = pytest.mark.train
 
 PROMPTS = [[5, 9, 33, 1], [7, 1], [50, 60, 70, 80, 90, 100, 1]]
-ANSWERS = [[[11, 12, 13], [200, 3]], [[44]], [[5, 5, 5, 5], [6], [7, 8]]]
+ANSWERS = [[[11, 12, 13], [200, 3]], [[44]], [[5, 5, 5, 5], [6], [7, 8], [5, 5, 6]]]
 
 
 @torch.no_grad()
 def plain_logprobs(model: PolicyModel, prompt: list[int], answer: list[int]) -> list[float]:
-    """One answer alone, the whole text through the answer stream after the first token."""
-    text = prompt + answer
-    tokens, lengths, last = pad_prompts([text[:1]])
-    inputs = torch.tensor([[text[:-1]]])
-    assert last.item() == text[0]
-    logits = model.answer_logits(model.read_prompts(tokens, lengths), inputs)
-    scores = torch.log_softmax(logits, dim=-1)[0, 0]
-    start = len(prompt) - 1
-    return [float(scores[start + i, token]) for i, token in enumerate(answer)]
+    """One answer alone: after its first token, the whole text is one causal row."""
+    text = tuple(prompt + answer)
+    (batch,) = answer_batches([PromptAnswers(text[:1], (text[1:],))])
+    found: list[float] = batch.logprobs(model)[-len(answer) :].tolist()
+    return found
 
 
 @torch.no_grad()
@@ -32,19 +28,23 @@ def test_a_shared_prompt_scores_answers_as_if_each_had_its_own(model: PolicyMode
         PromptAnswers(tuple(prompt), tuple(map(tuple, answers)))
         for prompt, answers in zip(PROMPTS, ANSWERS, strict=True)
     ]
-    found: dict[tuple[int, ...], list[float]] = {}
-    for batch in padded_batches(groups):
-        logprobs = batch.logprobs(model)
-        for row in range(logprobs.shape[0]):
-            for column in range(logprobs.shape[1]):
-                inside = batch.token_weights[row, column] > 0
-                ids = tuple(batch.targets[row, column][inside].tolist())
-                if ids:
-                    found[ids] = logprobs[row, column][inside].tolist()
-    for prompt, answers in zip(PROMPTS, ANSWERS, strict=True):
-        for answer in answers:
-            expected = plain_logprobs(model, prompt, answer)
-            assert found[tuple(answer)] == pytest.approx(expected, abs=1e-4)
+    (batch,) = answer_batches(groups)
+    assert [list(group.prompt) for group in batch.groups] == [PROMPTS[1], PROMPTS[0], PROMPTS[2]]
+    expected = [
+        logprob
+        for group in batch.groups
+        for answer in group.answers
+        for logprob in plain_logprobs(model, list(group.prompt), list(answer))
+    ]
+    assert batch.logprobs(model).tolist() == pytest.approx(expected, abs=1e-4)
+    flat = [token for group in batch.groups for answer in group.answers for token in answer]
+    assert batch.targets.tolist() == flat
+
+
+def test_the_plain_way_is_causal(model: PolicyModel) -> None:
+    short = plain_logprobs(model, [5, 9, 33], [7, 8])
+    assert plain_logprobs(model, [5, 9, 33], [7, 8, 9, 10])[:2] == pytest.approx(short, abs=1e-5)
+    assert plain_logprobs(model, [5, 10, 33], [7, 8]) != pytest.approx(short, abs=1e-5)
 
 
 def test_sampling_with_caches_reports_what_scoring_finds(model: PolicyModel) -> None:
@@ -103,8 +103,9 @@ def test_draws_are_uniform_in_the_half_open_interval() -> None:
 @torch.no_grad()
 def test_samples_follow_the_distribution_at_any_temperature(model: PolicyModel) -> None:
     model.embedding.weight.mul_(40.0)  # make it far from uniform
-    tokens, lengths, last = pad_prompts([[9, 1]])
-    logits = model.answer_logits(model.read_prompts(tokens, lengths), last[:, None, None])[0, 0, 0]
+    single = PromptAnswers((9, 1), tuple((token,) for token in range(model.shape.vocabulary)))
+    (batch,) = answer_batches([single])
+    logits = batch.logprobs(model)
     for temperature in (0.5, 1.0, 2.0):
         expected = torch.softmax(logits / temperature, dim=-1)
         draws = [uniform_draws(0, [str(i) for i in range(4_000)], 1)]
@@ -126,7 +127,26 @@ def test_special_tokens_are_never_sampled(model: PolicyModel) -> None:
 def test_padding_and_neighbours_change_no_score(model: PolicyModel) -> None:
     short = PromptAnswers((5, 9, 1), ((11, 12),))
     long = PromptAnswers(tuple([8] * 40 + [1]), (tuple([20] * 12), (21,)))
-    alone = next(iter(padded_batches([short]))).logprobs(model)[0, 0, :2]
-    beside = next(iter(padded_batches([short, long])))
-    assert beside.targets.shape == (2, 2, 12)
-    assert beside.logprobs(model)[0, 0, :2].tolist() == pytest.approx(alone.tolist(), abs=1e-5)
+    (alone,) = answer_batches([short])
+    (beside,) = answer_batches([long, short])
+    assert beside.tokens.shape == (2, 41 + 11)
+    expected = alone.logprobs(model).tolist()
+    assert beside.logprobs(model)[:2].tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_every_token_has_its_answers_advantage_and_weight() -> None:
+    group = PromptAnswers(
+        (5, 1), ((7, 8, 9), (4,)), ((-1.0, -2.0, -3.0), (-4.0,)), (0.5, -1.5), (2.0, 1.0)
+    )
+    (batch,) = answer_batches([group])
+    assert batch.sampled_logprobs().tolist() == [-1.0, -2.0, -3.0, -4.0]
+    assert batch.advantages().tolist() == [0.5, 0.5, 0.5, -1.5]
+    assert batch.weights().tolist() == [2.0, 2.0, 2.0, 1.0]
+
+
+def test_batches_hold_every_group_once_and_are_bounded() -> None:
+    groups = [PromptAnswers(tuple([3] * n), ((n, n),)) for n in range(1, 300)]
+    batches = list(answer_batches(groups))
+    assert sorted(g.prompt for b in batches for g in b.groups) == [g.prompt for g in groups]
+    assert all(batch.tokens.numel() <= BATCH_TOKENS_MAX for batch in batches)
+    assert len(batches) > 10

@@ -1,8 +1,9 @@
-"""From token ids to padded tensors and back: how answers to shared prompts are scored.
+"""From token ids to rows of tensors: how answers that share a prompt are scored.
 
-Groups are sorted by size and cut into small batches, because a batch is padded to its longest
-prompt and answer, and because activations of a few thousand tokens still fit the processor's
-cache, which is worth more here than large products.
+A group is one row: its prompt, then its answers one behind the other. Groups are sorted by the
+length of their row and cut into small batches, because a batch is padded to its longest row, and
+because activations of a few thousand tokens still fit the processor's cache, which is worth more
+here than large products.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,10 +14,9 @@ from torch import Tensor
 
 from tiltyard.training.bpe import PAD_ID
 from tiltyard.training.model import PolicyModel
-from tiltyard.training.sampling import pad_prompts
 
 BATCH_TOKENS_MAX = 3_000
-"""Padded tokens of one forward and backward pass, prompts and answers together."""
+"""Tokens of one forward and backward pass, padding included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,69 +30,101 @@ class PromptAnswers:
     weights: tuple[float, ...] = ()
     """How many identical answers each one stands for; empty means one each."""
 
+    @property
+    def row_tokens(self) -> int:
+        """Positions of its row: the last token of an answer is predicted, never read."""
+        return len(self.prompt) + sum(len(answer) - 1 for answer in self.answers)
+
 
 @dataclass(frozen=True, slots=True)
-class PaddedAnswers:
-    """Answers of T prompts, G each, A tokens long, and zero weight where there is only padding."""
+class AnswerBatch:
+    """Rows of T groups, S positions long, and their N answer tokens in one flat list."""
 
-    prompts: Tensor
-    lengths: Tensor
-    inputs: Tensor
+    tokens: Tensor
+    positions: Tensor
+    branches: Tensor
+    """[T, S]: 0 in the prompt, the answer's number from 1 in an answer, -1 at padding."""
+    wanted: Tensor
+    """[N]: the place in the flattened rows that predicts each answer token."""
     targets: Tensor
-    token_weights: Tensor
-    sampled_logprobs: Tensor
-    advantages: Tensor
+    """[N]: the answer tokens, group by group."""
+    groups: tuple[PromptAnswers, ...]
 
     def logprobs(self, model: PolicyModel, temperature: float = 1.0) -> Tensor:
-        """[T, G, A] natural-log probabilities of the target tokens at a sampling temperature."""
-        logits = model.answer_logits(model.read_prompts(self.prompts, self.lengths), self.inputs)
+        """[N] natural-log probabilities of the answer tokens at a sampling temperature."""
+        mask = _tree_mask(self.branches, model.embedding.weight.dtype)
+        logits = model.logits_at(self.tokens, self.positions, mask, self.wanted)
         scores = torch.log_softmax(logits / temperature, dim=-1)
-        return scores.gather(-1, self.targets[..., None])[..., 0]
+        return scores.gather(-1, self.targets[:, None])[:, 0]
+
+    def sampled_logprobs(self) -> Tensor:
+        """[N], as they were when the answers were sampled."""
+        each = (logprobs for group in self.groups for logprobs in group.sampled_logprobs)
+        return torch.tensor([logprob for logprobs in each for logprob in logprobs])
+
+    def advantages(self) -> Tensor:
+        """[N], that of its answer for each token."""
+        return self._per_token([group.advantages for group in self.groups])
+
+    def weights(self) -> Tensor:
+        """[N], that of its answer for each token."""
+        ones = [group.weights or (1.0,) * len(group.answers) for group in self.groups]
+        return self._per_token(ones)
+
+    def _per_token(self, values: Sequence[Sequence[float]]) -> Tensor:
+        lengths = [len(answer) for group in self.groups for answer in group.answers]
+        flat = torch.tensor([value for of_group in values for value in of_group])
+        return flat.repeat_interleave(torch.tensor(lengths))
 
 
-def padded_batches(groups: Sequence[PromptAnswers]) -> Iterator[PaddedAnswers]:
+def answer_batches(groups: Sequence[PromptAnswers]) -> Iterator[AnswerBatch]:
     """The groups in batches of bounded size, every group once; the order depends on sizes only."""
-    ordered = sorted(groups, key=lambda group: (_answer_tokens(group), len(group.prompt)))
     batch: list[PromptAnswers] = []
-    for group in ordered:
-        if batch and _padded_tokens([*batch, group]) > BATCH_TOKENS_MAX:
-            yield _padded(batch)
+    for group in sorted(groups, key=lambda group: group.row_tokens):
+        # Sorted, so the newest row is the longest.
+        if batch and (len(batch) + 1) * group.row_tokens > BATCH_TOKENS_MAX:
+            yield _batch(batch)
             batch = []
         batch.append(group)
     if batch:
-        yield _padded(batch)
+        yield _batch(batch)
 
 
-def _answer_tokens(group: PromptAnswers) -> int:
-    return len(group.answers) * max(len(answer) for answer in group.answers)
-
-
-def _padded_tokens(batch: Sequence[PromptAnswers]) -> int:
-    prompt = max(len(group.prompt) for group in batch)
-    answers = max(len(group.answers) for group in batch)
-    length = max(len(answer) for group in batch for answer in group.answers)
-    return len(batch) * (prompt + answers * length)
-
-
-def _padded(batch: Sequence[PromptAnswers]) -> PaddedAnswers:
-    prompts, lengths, last = pad_prompts([group.prompt for group in batch])
-    shape = (
-        len(batch),
-        max(len(group.answers) for group in batch),
-        max(len(answer) for group in batch for answer in group.answers),
+def _batch(groups: Sequence[PromptAnswers]) -> AnswerBatch:
+    width = max(group.row_tokens for group in groups)
+    tokens, positions, branches = [], [], []
+    wanted: list[int] = []
+    targets: list[int] = []
+    for row, group in enumerate(groups):
+        ids = list(group.prompt)
+        places = list(range(len(ids)))
+        branch = [0] * len(ids)
+        last = row * width + len(ids) - 1
+        for number, answer in enumerate(group.answers, start=1):
+            start = row * width + len(ids)
+            wanted += [last, *range(start, start + len(answer) - 1)]
+            targets += answer
+            ids += answer[:-1]
+            places += range(len(group.prompt), len(group.prompt) + len(answer) - 1)
+            branch += [number] * (len(answer) - 1)
+        padding = width - len(ids)
+        tokens.append(ids + [PAD_ID] * padding)
+        positions.append(places + [0] * padding)
+        branches.append(branch + [-1] * padding)
+    return AnswerBatch(
+        torch.tensor(tokens),
+        torch.tensor(positions),
+        torch.tensor(branches),
+        torch.tensor(wanted),
+        torch.tensor(targets),
+        tuple(groups),
     )
-    targets = torch.full(shape, PAD_ID)
-    token_weights = torch.zeros(shape)
-    sampled = torch.zeros(shape)
-    advantages = torch.zeros(shape[:2])
-    for row, group in enumerate(batch):
-        for column, answer in enumerate(group.answers):
-            filled = (row, column, slice(0, len(answer)))
-            targets[filled] = torch.tensor(answer)
-            token_weights[filled] = group.weights[column] if group.weights else 1.0
-            if group.sampled_logprobs:
-                sampled[filled] = torch.tensor(group.sampled_logprobs[column])
-        if group.advantages:
-            advantages[row, : len(group.answers)] = torch.tensor(group.advantages)
-    inputs = torch.cat([last[:, None, None].expand(*shape[:2], 1), targets[..., :-1]], dim=-1)
-    return PaddedAnswers(prompts, lengths, inputs, targets, token_weights, sampled, advantages)
+
+
+def _tree_mask(branches: Tensor, dtype: torch.dtype) -> Tensor:
+    # [T, 1, S, S]: to what came before in the prompt or in one's own answer. Padding may look at
+    # the prompt as well: a row of a softmax with nothing to look at would be NaN.
+    looking, seen = branches[:, :, None], branches[:, None, :]
+    allowed = ((seen == 0) | (seen == looking)).tril_()
+    mask = torch.zeros(allowed.shape, dtype=dtype)
+    return mask.masked_fill_(~allowed, float("-inf"))[:, None]

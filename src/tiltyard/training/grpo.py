@@ -59,8 +59,7 @@ def policy_loss(
 ) -> Tensor:
     """The clipped surrogate to minimise, a scalar.
 
-    `logprobs`, `sampled_logprobs` and `token_weights` have one shape [..., A]; `advantages` the
-    same without the last dimension. A token's term is
+    The tensors have one shape and one entry a token, which has its answer's advantage. Its term is
     `-min(ratio * advantage, clip(ratio, 1 - clip_low, 1 + clip_high) * advantage)` with
     `ratio = exp(logprob - sampled_logprob)` (Schulman et al. 2017, equation 7). `token_weights`
     is 0 outside an answer, 1 inside, and n inside one that stands for n identical answers.
@@ -69,8 +68,7 @@ def policy_loss(
     """
     ratio = torch.exp(logprobs - sampled_logprobs)
     clipped = ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
-    advantage = advantages[..., None]
-    terms = torch.minimum(ratio * advantage, clipped * advantage)
+    terms = torch.minimum(ratio * advantages, clipped * advantages)
     # where, not a product: a masked token's term may be inf, and inf * 0 would poison the sum.
     terms = torch.where(token_weights > 0, terms * token_weights, torch.zeros_like(terms))
     return -terms.sum() / tokens

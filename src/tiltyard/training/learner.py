@@ -14,7 +14,7 @@ from pathlib import Path
 from torch import Tensor
 
 from tiltyard.core.trajectory import PolicyTokens
-from tiltyard.training.batches import PromptAnswers, padded_batches
+from tiltyard.training.batches import PromptAnswers, answer_batches
 from tiltyard.training.bpe import Bpe
 from tiltyard.training.checkpoint import Checkpoint, save_checkpoint
 from tiltyard.training.exchange import LearnedRollout, Question, Reply, UpdateMetrics
@@ -26,8 +26,8 @@ from tiltyard.training.sampling import sample, uniform_draws
 from tiltyard.training.trainable import Trainable
 from tiltyard.training.warm_start import prompt_ids
 
-_PROMPTS_PER_BATCH = 64
-"""Prompts sampled at once; more no longer help, and their caches leave the processor's."""
+_PROMPTS_PER_BATCH = 32
+"""Prompts sampled at once, about equally long ones: a batch is padded to its longest."""
 
 
 class Learner:
@@ -61,10 +61,11 @@ class Learner:
         for place, question in enumerate(questions):
             of_text[question.text].append(place)
         replies: dict[int, Reply] = {}
-        texts = list(of_text)
+        prompts = {text: prompt_ids(self._tokenizer, text) for text in of_text}
+        texts = sorted(of_text, key=lambda text: len(prompts[text]))
         for start in range(0, len(texts), _PROMPTS_PER_BATCH):
             part = texts[start : start + _PROMPTS_PER_BATCH]
-            self._act_on(part, of_text, questions, replies)
+            self._act_on(part, prompts, of_text, questions, replies)
         return [replies[place] for place in range(len(questions))]
 
     def update(self, groups: Sequence[Sequence[LearnedRollout]]) -> UpdateMetrics:
@@ -133,11 +134,11 @@ class Learner:
     def _act_on(
         self,
         texts: Sequence[str],
+        prompts: dict[str, tuple[int, ...]],
         of_text: dict[str, list[int]],
         questions: Sequence[Question],
         replies: dict[int, Reply],
     ) -> None:
-        prompts = [prompt_ids(self._tokenizer, text) for text in texts]
         draws = [
             uniform_draws(
                 self._recipe.seed,
@@ -148,17 +149,17 @@ class Learner:
         ]
         answers = sample(
             self._trainable.model,
-            prompts,
+            [prompts[text] for text in texts],
             draws,
             temperature=self._recipe.temperature,
             stop_ids=self._tokenizer.line_end_ids,
         )
-        for text, prompt, row in zip(texts, prompts, answers, strict=True):
+        for text, row in zip(texts, answers, strict=True):
             for place, answer in zip(of_text[text], row, strict=True):
                 replies[place] = Reply(
                     text=self._tokenizer.decode(answer.ids).decode("utf-8", "replace"),
                     tokens=PolicyTokens(
-                        prompt_ids=prompt, output_ids=answer.ids, logprobs=answer.logprobs
+                        prompt_ids=prompts[text], output_ids=answer.ids, logprobs=answer.logprobs
                     ),
                     truncated=answer.truncated,
                     policy_version=self._version,
@@ -172,30 +173,23 @@ class Learner:
             for answer, weight in zip(group.answers, group.weights, strict=True)
         )
         loss = clipped = 0.0
-        for batch in padded_batches(scored):
+        for batch in answer_batches(scored):
             logprobs = batch.logprobs(self._trainable.model, self._recipe.temperature)
-            part = policy_loss(
-                logprobs,
-                batch.sampled_logprobs,
-                batch.advantages,
-                batch.token_weights,
-                tokens=tokens,
-            )
+            sampled, weights = batch.sampled_logprobs(), batch.weights()
+            part = policy_loss(logprobs, sampled, batch.advantages(), weights, tokens=tokens)
             part.backward()  # type: ignore[no-untyped-call]
             loss += float(part.detach())
-            share = float(batch.token_weights.sum()) / tokens
-            clipped += share * clipped_fraction(
-                logprobs.detach(), batch.sampled_logprobs, batch.token_weights
-            )
+            share = float(weights.sum()) / tokens
+            clipped += share * clipped_fraction(logprobs.detach(), sampled, weights)
         return loss, clipped
 
     def _imitate_solved(self, scored: Sequence[PromptAnswers]) -> int:
         """Add the gradient of some kept answers, then keep those of this batch; how many added."""
         replayed = self._solved.draw()
         tokens = sum(len(answer) for group in replayed for answer in group.answers)
-        for batch in padded_batches(replayed):
+        for batch in answer_batches(replayed):
             logprobs = batch.logprobs(self._trainable.model, self._recipe.temperature)
-            likelihood = (logprobs * batch.token_weights).sum() / tokens
+            likelihood = logprobs.sum() / tokens
             (-self._recipe.replay_weight * likelihood).backward()  # type: ignore[no-untyped-call]
         for group in scored:
             self._solved.keep(group)

@@ -1,18 +1,16 @@
 """The built-in policy: a decoder-only transformer of about a million parameters.
 
 Theory of operation. A group's answers share one prompt, and prompts are several times longer than
-answers, so nothing here ever computes a prompt once per answer. Every call has two streams:
+answers, so nothing here ever computes a prompt once per answer.
 
-- the *prompt* stream `[tasks, prompt]`, run once per task, which leaves keys and values behind;
-- the *answer* stream `[tasks, answers, positions]`, whose every position attends to its task's
-  prompt and to the earlier positions of its own answer.
+- To *score* answers, a group is one row: the prompt, then the answers one behind the other, with a
+  mask under which each answer sees the prompt and itself only (a tree of two levels). Rows of
+  about equal length make a batch, so that little of it is padding.
+- To *sample*, the prompts are read once, and what they leave behind (keys and values) is extended
+  by one column an answer and step.
 
-Learning and sampling use the same two streams; sampling only runs the answer stream one position
-at a time. The last token of a prompt is the first input of the answer stream, so the logits of
-all answer tokens come from one place and the prompt stream's last layer needs only keys and values.
-
-Shapes in comments: T tasks, G answers of a task, A positions of an answer, P prompt positions,
-H heads, D channels of a head.
+Shapes in comments: T tasks (groups), G answers of a task, S positions of a row, P prompt positions,
+H heads, D channels of a head, C channels.
 """
 
 from collections.abc import Sequence
@@ -36,22 +34,6 @@ class ModelShape:
     heads: int = 4
     positions: int = 512
     """Longest prompt and answer together, in tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class PromptCache:
-    """What the prompt stream leaves for the answers: a layer's keys and values are [T, H, P, D]."""
-
-    layers: tuple[tuple[Tensor, Tensor], ...]
-    padding: Tensor
-    """[T, 1, 1, 1, P], zero at real positions and -inf at padding; added to attention scores."""
-    lengths: Tensor
-    """[T], prompt positions of each task."""
-
-    def take(self, tasks: Tensor) -> "PromptCache":
-        """The cache of some of the tasks, by index."""
-        layers = tuple((keys[tasks], values[tasks]) for keys, values in self.layers)
-        return PromptCache(layers, self.padding[tasks], self.lengths[tasks])
 
 
 class PolicyModel(nn.Module):
@@ -86,32 +68,43 @@ class PolicyModel(nn.Module):
                 spread *= 2.0
             nn.init.normal_(weight, std=spread, generator=generator)
 
-    def read_prompts(self, tokens: Tensor, lengths: Tensor) -> PromptCache:
-        """Run the prompt stream. `tokens` [T, P] padded at the end, `lengths` [T].
+    def read_prompts(self, tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Each layer's keys and values [T, H, P, D] after reading prompts [T, P].
 
-        The prompts come here *without* their last token; see the theory of operation.
+        Prompts are padded at the end; what stands there is meaningless, and nothing before it
+        depends on it.
         """
         width = tokens.shape[1]
+        mask = torch.full((width, width), float("-inf"), dtype=self.embedding.weight.dtype)
+        mask.triu_(1)
         turn = (self.cosines[:width], self.sines[:width])
         stream = self.embedding(tokens)
-        layers = []
-        for depth, block in enumerate(self._each_block()):
-            last = depth == len(self.blocks) - 1
-            stream, keys, values = block.read(stream, turn, only_cache=last)
-            layers.append((keys, values))
-        outside = torch.arange(width) >= lengths[:, None]
-        padding = torch.zeros(outside.shape, dtype=stream.dtype)
-        padding.masked_fill_(outside, float("-inf"))
-        return PromptCache(tuple(layers), padding[:, None, None, None, :], lengths)
+        read = []
+        blocks = self._each_block()
+        for depth, block in enumerate(blocks):
+            stream, keys, values = block.attend(stream, turn, mask)
+            read.append((keys, values))
+            if depth + 1 < len(blocks):
+                stream = block.feed_forward(stream)
+        return read
 
-    def answer_logits(self, cache: PromptCache, inputs: Tensor) -> Tensor:
-        """Logits [T, G, A, vocabulary] after each of the answers' inputs [T, G, A]."""
-        positions = cache.lengths[:, None] + torch.arange(inputs.shape[2])
-        turn = self._turns(positions)
-        stream = self.embedding(inputs)
-        for block, prompt in zip(self._each_block(), cache.layers, strict=True):
-            stream = block.answer(stream, turn, prompt, cache.padding)
-        return self._logits(stream)
+    def logits_at(self, tokens: Tensor, positions: Tensor, mask: Tensor, wanted: Tensor) -> Tensor:
+        """Next-token logits [N, vocabulary] of rows [T, S], at N wanted places.
+
+        `positions` [T, S] are those within prompt or answer. `mask` [T, 1, S, S] is zero where a
+        place may look and -inf elsewhere. `wanted` [N] are places of the flattened rows.
+        """
+        cosines, sines = self.cosines[positions], self.sines[positions]
+        turn = (cosines[:, None], sines[:, None])
+        stream = self.embedding(tokens)
+        blocks = self._each_block()
+        for block in blocks[:-1]:
+            stream, _, _ = block.attend(stream, turn, mask)
+            stream = block.feed_forward(stream)
+        stream, _, _ = blocks[-1].attend(stream, turn, mask)
+        # The last layer's larger half is only computed where somebody looks at it.
+        stream = stream.flatten(0, 1).index_select(0, wanted)
+        return self._logits(blocks[-1].feed_forward(stream))
 
     def next_logits(
         self, inputs: Tensor, positions: Tensor, past: Sequence[tuple[Tensor, Tensor]], mask: Tensor
@@ -122,19 +115,16 @@ class PolicyModel(nn.Module):
         [T, H, S, D]; this call fills their last G columns. `mask` [T, 1, G, S] is zero where an
         answer may look and -inf elsewhere.
         """
-        turn = self._turns(positions[:, None])
-        stream = self.embedding(inputs)[:, :, None]
+        # [T, D / 2] -> [T, 1, 1, D / 2], to broadcast over heads and answers.
+        turn = (self.cosines[positions][:, None, None], self.sines[positions][:, None, None])
+        stream = self.embedding(inputs)
         for block, columns in zip(self._each_block(), past, strict=True):
-            stream = block.answer_next(stream, turn, columns, mask)
-        return self._logits(stream)[:, :, 0]
+            stream = block.feed_forward(block.attend_next(stream, turn, columns, mask))
+        return self._logits(stream)
 
     def _each_block(self) -> "list[Block]":
         # ModuleList is typed as holding any module.
         return [block for block in self.blocks if isinstance(block, Block)]
-
-    def _turns(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        # [T, A] -> [T, 1, 1, A, D / 2], to broadcast over heads and answers.
-        return self.cosines[positions][:, None, None], self.sines[positions][:, None, None]
 
     def _logits(self, stream: Tensor) -> Tensor:
         # In full precision whatever the rest runs in: bf16 would round a logit of 10 by 0.03.
@@ -155,94 +145,49 @@ class Block(nn.Module):
         self.up = nn.Linear(channels, 4 * channels, bias=False)
         self.down = nn.Linear(4 * channels, channels, bias=False)
 
-    def read(
-        self, stream: Tensor, turn: tuple[Tensor, Tensor], *, only_cache: bool
+    def attend(
+        self, stream: Tensor, turn: tuple[Tensor, Tensor], mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Causal attention within the prompt stream [T, P, C]; also its keys and values."""
-        tasks, width, channels = stream.shape
-        normed = self.attention_norm(stream)
-        if only_cache:
-            pair = F.linear(normed, self.project.weight[channels:])
-            keys, values = pair.view(tasks, width, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
-            return stream, _rotate(keys, turn), values
-        triple = self.project(normed).view(tasks, width, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        queries, keys = _rotate(triple[:2], turn)
-        values = triple[2]
+        """Attention within rows [T, S, C] under a mask; also their keys and values [T, H, S, D]."""
+        queries, keys, values = self._split(stream, turn)
         # Written out: the fused kernel's bf16 backward pass is ten times slower on a processor.
-        future = stream.new_full((width, width), float("-inf")).triu_(1)
-        scores = queries * queries.shape[-1] ** -0.5 @ keys.transpose(-1, -2) + future
+        scores = queries @ keys.transpose(-1, -2) + mask
         mixed = torch.softmax(scores, dim=-1) @ values
-        stream = stream + self.merge(mixed.transpose(1, 2).reshape(tasks, width, channels))
-        return self._feed_forward(stream), keys, values
+        return stream + self.merge(mixed.transpose(1, 2).reshape(stream.shape)), keys, values
 
-    def answer(
-        self,
-        stream: Tensor,
-        turn: tuple[Tensor, Tensor],
-        prompt: tuple[Tensor, Tensor],
-        padding: Tensor,
-    ) -> Tensor:
-        """The answer stream [T, G, A, C], all positions at once."""
-        queries, keys, values = self._split_answers(stream, turn)
-        length = stream.shape[2]
-        future = stream.new_full((length, length), float("-inf")).triu_(1)
-        own = queries @ keys.transpose(-1, -2) + future
-        return self._attend(stream, queries, prompt, padding, own, values)
-
-    def answer_next(
+    def attend_next(
         self,
         stream: Tensor,
         turn: tuple[Tensor, Tensor],
         past: tuple[Tensor, Tensor],
         mask: Tensor,
     ) -> Tensor:
-        """The answer stream [T, G, 1, C] at one position; `past` ends with this position's columns.
+        """One more position of each answer [T, G, C]; `past` ends with that position's columns.
 
         All answers of a task are one matrix against all columns, their neighbours' included, and
         the mask takes those out again: one product of some waste beats many tiny ones.
         """
         answers = stream.shape[1]
-        queries, keys, values = self._split_answers(stream, turn)
-        past[0][:, :, -answers:] = keys[:, :, :, 0]
-        past[1][:, :, -answers:] = values[:, :, :, 0]
-        scores = (queries[:, :, :, 0] @ past[0].transpose(-1, -2)).add_(mask)
+        queries, keys, values = self._split(stream, turn)
+        past[0][:, :, -answers:] = keys
+        past[1][:, :, -answers:] = values
+        scores = (queries @ past[0].transpose(-1, -2)).add_(mask)
         mixed = torch.softmax(scores, dim=-1) @ past[1]
-        return self._feed_forward(stream + self.merge(mixed.transpose(1, 2).reshape(stream.shape)))
+        attended: Tensor = stream + self.merge(mixed.transpose(1, 2).reshape(stream.shape))
+        return attended
 
-    def _split_answers(
-        self, stream: Tensor, turn: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        # [T, G, A, 3C] -> three of [T, H, G, A, D]; queries carry the softmax's scale.
-        tasks, answers, length, _ = stream.shape
-        triple = self.project(self.attention_norm(stream))
-        triple = triple.view(tasks, answers, length, 3, self.heads, -1).permute(3, 0, 4, 1, 2, 5)
-        queries, keys = _rotate(triple[:2], turn)
-        return queries * queries.shape[-1] ** -0.5, keys, triple[2]
-
-    def _attend(
-        self,
-        stream: Tensor,
-        queries: Tensor,
-        prompt: tuple[Tensor, Tensor],
-        padding: Tensor,
-        own: Tensor,
-        values: Tensor,
-    ) -> Tensor:
-        # One softmax over the prompt's scores and the answer's own, without ever copying the
-        # prompt's keys per answer: all answers of a task are one tall matrix against them.
-        tasks, heads, answers, length, depth = queries.shape
-        width = prompt[0].shape[2]
-        tall = queries.reshape(tasks, heads, answers * length, depth)
-        shared = (tall @ prompt[0].transpose(-1, -2)).view(tasks, heads, answers, length, width)
-        weights = torch.softmax(torch.cat([shared + padding, own], dim=-1), dim=-1)
-        from_prompt = weights[..., :width].reshape(tasks, heads, answers * length, width)
-        mixed = (from_prompt @ prompt[1]).view(queries.shape) + weights[..., width:] @ values
-        mixed = mixed.permute(0, 2, 3, 1, 4).reshape(stream.shape)
-        return self._feed_forward(stream + self.merge(mixed))
-
-    def _feed_forward(self, stream: Tensor) -> Tensor:
+    def feed_forward(self, stream: Tensor) -> Tensor:
+        """The second half of the block, at each place on its own."""
         grown: Tensor = self.down(_squared_relu(self.up(self.forward_norm(stream))))
         return stream + grown
+
+    def _split(self, stream: Tensor, turn: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        # [T, S, 3C] -> three of [T, H, S, D]; queries carry the softmax's scale.
+        tasks, places, _ = stream.shape
+        triple = self.project(self.attention_norm(stream))
+        triple = triple.view(tasks, places, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        queries, keys = _rotate(triple[:2], turn)
+        return queries * queries.shape[-1] ** -0.5, keys, triple[2]
 
 
 class _SquaredRelu(torch.autograd.Function):

@@ -18,10 +18,13 @@ PROMPT_TOKENS_MAX: Final = 384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmStartPlan:
-    """Supervised learning on (faulty code, repaired line) pairs, stopped while it is still poor."""
+    """First reading right code, then imitating repairs, stopped while that is still poor."""
 
     tasks_per_step: int = 32
-    steps_max: int = 600
+    reading_steps: int = 200
+    """Steps of predicting right code of the trained families, before any repair is shown."""
+    steps_max: int = 400
+    """Steps of imitation at most."""
     learning_rate: float = 4e-3
     prompt_loss_weight: float = 0.3
     """Weight of predicting the prompt's own tokens beside the answer's: the code of a prompt is

@@ -124,14 +124,16 @@ class _Batch:
     def begin(
         cls, model: PolicyModel, prompts: Sequence[Sequence[int]], uniform: Tensor, alive: Tensor
     ) -> "_Batch":
-        tokens, lengths, last = pad_prompts(prompts)
+        tokens, lengths, last = _pad_prompts(prompts)
         tasks, answers, steps = uniform.shape
-        cache = model.read_prompts(tokens, lengths)
         past = [
             (_with_room(keys, answers * steps), _with_room(values, answers * steps))
-            for keys, values in cache.layers
+            for keys, values in model.read_prompts(tokens)
         ]
-        batch = cls(past, lengths, _answer_mask(cache.padding[:, 0, 0], answers, steps))
+        outside = torch.arange(tokens.shape[1]) >= lengths[:, None]
+        padding = torch.zeros(outside.shape, dtype=past[0][0].dtype)
+        padding.masked_fill_(outside, float("-inf"))
+        batch = cls(past, lengths, _answer_mask(padding[:, None], answers, steps))
         batch.inputs = last[:, None].expand(tasks, answers)
         batch.uniform, batch.alive = uniform, alive
         batch.task = torch.arange(tasks)[:, None].expand(tasks, answers)
@@ -198,8 +200,9 @@ def _answer_mask(padding: Tensor, answers: int, steps: int) -> Tensor:
     return torch.cat([prompt, own], dim=-1)
 
 
-def pad_prompts(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Prompts without their last token [T, P] padded at the end, their lengths, and the last."""
+def _pad_prompts(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
+    # Prompts without their last token [T, P] padded at the end, their lengths, and the last: it is
+    # the first input of every answer, so that all logits come from one place.
     width = max(max(len(prompt) for prompt in prompts) - 1, 1)
     tokens = torch.full((len(prompts), width), PAD_ID)
     for row, prompt in enumerate(prompts):

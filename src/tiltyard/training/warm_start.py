@@ -1,13 +1,14 @@
 """The policy that reinforcement learning starts from: imitation of the pack's own repairs.
 
 A fresh model never writes a line that parses, so no reward would ever differ from another. The
-warm start shows it pairs of faulty code and repaired line, from training seeds of the trained
-families only, and stops early: a policy that is right one time in eight has seen enough to be
-sometimes right about everything, and has everything left to gain from rewards.
+warm start has two parts, both on training seeds of the trained families only. The model first
+reads right code, as a language model is pre-trained before it is put to a task; then it imitates
+pairs of faulty code and repaired line. That stops early: a policy that is right one time in seven
+is sometimes right about most things, and has everything left to gain from rewards.
 
-It stops by exact match with the reference's line on training seeds it has not learned from, so
-nothing is executed here. The result is a pure function of what `_content_key` names, and is kept
-under that key.
+Imitation stops by exact match with the reference's line on training seeds it has not learned
+from, so nothing is executed here. The result is a pure function of what `_content_key` names, and
+is kept under that key.
 """
 
 import json
@@ -23,7 +24,7 @@ from tiltyard.core.errors import UsageError
 from tiltyard.core.task import Split, Task
 from tiltyard.tasks.repair import REVISION as PACK_REVISION, make_task
 from tiltyard.training.answer import render_answer, render_prompt
-from tiltyard.training.batches import PromptAnswers, padded_batches
+from tiltyard.training.batches import PromptAnswers, answer_batches
 from tiltyard.training.bpe import ASK_ID, Bpe, learn_bpe
 from tiltyard.training.checkpoint import (
     Checkpoint,
@@ -33,7 +34,7 @@ from tiltyard.training.checkpoint import (
 )
 from tiltyard.training.model import ModelShape
 from tiltyard.training.optimiser import Optimiser
-from tiltyard.training.recipe import ANSWER_TOKENS_MAX, PROMPT_TOKENS_MAX, Recipe
+from tiltyard.training.recipe import ANSWER_TOKENS_MAX, PROMPT_TOKENS_MAX, Recipe, WarmStartPlan
 from tiltyard.training.sampling import sample, uniform_draws
 from tiltyard.training.trainable import Trainable
 
@@ -43,12 +44,15 @@ REVISION = "1"
 # Training seeds are endless; these ranges keep apart what must not overlap. Reinforcement
 # learning takes seeds from RL_FIRST_SEED on.
 _CORPUS_FIRST_SEED = 10_000_000
+_READING_FIRST_SEED = 40_000_000
 _CHECK_FIRST_SEED = 20_000_000
 RL_FIRST_SEED = 30_000_000
 _CORPUS_TASKS = 600
 _CHECK_TASKS = 100
 _CHECK_SAMPLES = 4
 _WARM_UP_STEPS = 30
+_READING_DECAY_FROM = 0.7
+"""Part of the reading after which its learning rate falls to nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +60,10 @@ class WarmStartProgress:
     """Where a warm start stands, after each check."""
 
     step: int
+    """Of reading and imitation together."""
     steps_max: int
     loss: float
-    """Nats a token of the answer, of the last step."""
+    """Nats a token of the last step: of the code when reading, of the answer when imitating."""
     exact_match: float
 
 
@@ -171,41 +176,72 @@ def _make(
     trainable.master.initialise(torch.Generator().manual_seed(recipe.seed))
     trainable.publish()
     plan = recipe.warm_start
+    steps_max = plan.reading_steps + plan.steps_max
+
+    def tell(step: int, loss: float, exact_match: float) -> None:
+        if step % plan.check_every == 0:
+            report(
+                WarmStartProgress(
+                    step=step, steps_max=steps_max, loss=loss, exact_match=exact_match
+                )
+            )
+
+    optimiser = Optimiser(trainable, recipe)
+    for step in range(plan.reading_steps):
+        loss = _read_code(trainable, tokenizer, _tasks(_READING_FIRST_SEED, step, plan))
+        left = (plan.reading_steps - step) / plan.reading_steps
+        fall = min(1.0, left / (1.0 - _READING_DECAY_FROM))
+        optimiser.step(plan.learning_rate * _rise(step) * fall)
+        tell(step + 1, loss, 0.0)
     optimiser = Optimiser(trainable, recipe)
     exact_match = 0.0
     step = 0
     while step < plan.steps_max and exact_match < plan.stop_at_exact:
-        first_seed = step * plan.tasks_per_step
-        tasks = [_train_task(first_seed + i) for i in range(plan.tasks_per_step)]
-        loss = _imitate(trainable, tokenizer, tasks, prompt_weight=plan.prompt_loss_weight)
-        rise = min(1.0, (step + 1) / _WARM_UP_STEPS)
-        optimiser.step(plan.learning_rate * rise)
+        loss = _imitate(trainable, tokenizer, _tasks(0, step, plan), plan.prompt_loss_weight)
+        optimiser.step(plan.learning_rate * _rise(step))
         step += 1
         if step % plan.check_every == 0:
             exact_match = _exact_match(trainable, tokenizer, recipe)
-            report(
-                WarmStartProgress(
-                    step=step, steps_max=plan.steps_max, loss=loss, exact_match=exact_match
-                )
-            )
+        tell(plan.reading_steps + step, loss, exact_match)
     return WarmStarted(
         trainable=trainable,
         tokenizer=tokenizer,
         from_cache=False,
         exact_match=exact_match,
-        steps=step,
+        steps=plan.reading_steps + step,
         cpu_s=time.process_time() - started_s,
     )
 
 
+def _rise(step: int) -> float:
+    return min(1.0, (step + 1) / _WARM_UP_STEPS)
+
+
+def _tasks(first_seed: int, step: int, plan: WarmStartPlan) -> list[Task]:
+    first = first_seed + step * plan.tasks_per_step
+    return [_train_task(first + i) for i in range(plan.tasks_per_step)]
+
+
+def _read_code(trainable: Trainable, tokenizer: Bpe, tasks: Sequence[Task]) -> float:
+    """Add the gradient of predicting right code after its instruction; returns the loss."""
+    texts = [render_prompt(task.instruction, task.reference) for task in tasks]
+    rows = [tuple(tokenizer.encode(text.encode())) for text in texts]
+    tokens = sum(len(row) - 1 for row in rows)
+    loss = 0.0
+    for batch in answer_batches([PromptAnswers(row[:1], (row[1:],)) for row in rows]):
+        part = -batch.logprobs(trainable.model).sum() / tokens
+        part.backward()  # type: ignore[no-untyped-call]
+        loss += float(part.detach())
+    return loss
+
+
 def _imitate(
-    trainable: Trainable, tokenizer: Bpe, tasks: Sequence[Task], *, prompt_weight: float
+    trainable: Trainable, tokenizer: Bpe, tasks: Sequence[Task], prompt_weight: float
 ) -> float:
     """Add the gradient of one step of imitation; returns the loss of the answers' tokens.
 
-    Prompt and answer are scored as one answer to the prompt's first token, so that the same two
-    streams as in reinforcement learning do the work. `weights` tells the two parts apart: it is 1
-    for an answer's token.
+    Prompt and answer are scored as one answer to the prompt's first token. What would be its
+    sampled log-probabilities tells the two parts apart: 1 for a token of the answer, 0 else.
     """
     answers_total = prompts_total = 0
     rows = []
@@ -217,10 +253,10 @@ def _imitate(
         answers_total += len(answer)
         prompts_total += len(prompt) - 2
     loss = 0.0
-    for batch in padded_batches(rows):
+    for batch in answer_batches(rows):
         logprobs = batch.logprobs(trainable.model)
-        of_answer = batch.sampled_logprobs
-        of_prompt = (batch.token_weights - of_answer) * (batch.targets != ASK_ID)
+        of_answer = batch.sampled_logprobs()
+        of_prompt = (1.0 - of_answer) * (batch.targets != ASK_ID)
         answer_loss = -(logprobs * of_answer).sum() / answers_total
         prompt_loss = -(logprobs * of_prompt).sum() / prompts_total
         (answer_loss + prompt_weight * prompt_loss).backward()  # type: ignore[no-untyped-call]
