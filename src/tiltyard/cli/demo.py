@@ -20,7 +20,7 @@ from tiltyard.config import Settings
 from tiltyard.core.errors import StoreError
 from tiltyard.core.verdict import Outcome
 from tiltyard.store import RunStore
-from tiltyard.training.demo_plan import DEMO_PLAN, DEMO_RECIPE, quick
+from tiltyard.training.demo_plan import DEMO_PLAN, DEMO_RECIPE, quick, within_time
 from tiltyard.training.evaluation import Evaluation
 from tiltyard.training.learner_client import learner_process, require_torch
 from tiltyard.training.trainer import Trainer, TrainPlan, TrainReport
@@ -61,6 +61,7 @@ async def demo(options: DemoOptions, settings: Settings) -> int:
                 recipe, cache_dir=settings.cache_dir, report=display.warm_start
             ) as learner:
                 display.learner_started(learner.started)
+                plan = within_time(plan, elapsed_s=time.monotonic() - started)
                 trainer = Trainer(
                     plan,
                     learner=learner,
