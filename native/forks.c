@@ -3,7 +3,8 @@
  * A zygote is an execution whose descriptor 3 is a SOCK_SEQPACKET socket. For FORK, the supervisor
  * makes the new run's channel and pipes, and sends their far ends over that socket with a
  * `struct fork_order`; the zygote forks, and answers with `struct fork_report`: first the pid, and at
- * the end the wait status with the resources used. The run is a child of the zygote and pid 1 of a
+ * the end the wait status with the resources used. Before all of that it says once that it is ready,
+ * which the host hears as one byte on the zygote's channel. The run is a child of the zygote and pid 1 of a
  * pid namespace of its own, so killing it kills all that it started.
  *
  * The zygote is trusted code that never ran a program's. The layout of both structs is known to
@@ -24,7 +25,7 @@ struct fork_order {
   uint64_t address_space_bytes;
 };
 
-enum { REPORT_STARTED = 1, REPORT_EXITED = 2, REPORT_FAILED = 3 };
+enum { REPORT_STARTED = 1, REPORT_EXITED = 2, REPORT_FAILED = 3, REPORT_READY = 4 };
 
 struct fork_report {
   uint32_t kind, id;
@@ -71,6 +72,7 @@ void forks_order(struct outbox *outbox, const struct frame *frame) {
                              .address_space_bytes = limits.address_space_bytes};
   run->forked = true;
   run->zygote_id = zygote_id;
+  run->deadline_us = 0; /* its time starts when it does */
   if (!send_order(zygote->fds[CAPTURE_CHANNEL], &order, far)) {
     execution_refuse(outbox, frame->id, errno, "zygote");
     for (int which = 0; which < CAPTURES; which++) close_fd(&run->fds[which]);
@@ -82,12 +84,18 @@ void forks_order(struct outbox *outbox, const struct frame *frame) {
 void forks_hear(struct outbox *outbox, struct execution *zygote) {
   struct fork_report report;
   while (recv(zygote->fds[CAPTURE_CHANNEL], &report, sizeof report, MSG_DONTWAIT) == sizeof report) {
+    if (report.kind == REPORT_READY) {
+      outbox_frame(outbox, FRAME_CHANNEL, 0, zygote->id, "", 1);
+      continue;
+    }
     struct execution *run = execution_find(report.id);
     if (!run || !run->forked || run->zygote_id != zygote->id) continue;
     if (report.kind == REPORT_STARTED) {
       run->pid = report.value;
+      run->started_us = now_us();
+      if (run->limits.wall_ms) run->deadline_us = run->started_us + run->limits.wall_ms * 1000ull;
       execution_started(outbox, run);
-      if (run->flags) kill(run->pid, SIGKILL); /* its end was decided before its pid was known */
+      if (run->flags) execution_kill(run, 0); /* its end was decided before its pid was known */
     } else {
       if (report.kind != REPORT_EXITED) run->flags |= EXIT_NOT_STARTED;
       execution_finish(outbox, run, report.value, &report.used);

@@ -23,11 +23,13 @@ from tiltyard.core.execution import MIB, Reason, SandboxSpec
 from tiltyard.sandbox.ending import Ending, Usage
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.protocol import ProgramLimits, SpawnFlag
-from tiltyard.sandbox.streams import Capture, ChannelInbox
+from tiltyard.sandbox.streams import Capture, ChannelClosed, ChannelInbox
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.supervisor import Execution
 
 HOME = "/run/tiltyard"
+START_TIMEOUT_S = 60.0
+"""Imports on a busy machine; then the machine, not the program, is at fault."""
 END_TIMEOUT_S = 5.0
 """Killing a run takes a millisecond; a cell that needs longer than this is destroyed."""
 RUN_OUTPUT_BYTES_MAX = 16 * MIB
@@ -222,6 +224,7 @@ class ZygoteCells:
             zygote = sandbox.start(
                 argv, flags=SpawnFlag.ZYGOTE, limits=sandbox.program_limits(wall_s=0)
             )
+            await _ready(sandbox, zygote)
         except BaseException:
             await asyncio.shield(self._discard(sandbox))
             raise
@@ -234,6 +237,20 @@ class ZygoteCells:
             await sandbox.close()
         except SandboxError as error:
             _log.error("cell_close_failed", sandbox_id=sandbox.id, error=str(error))
+
+
+async def _ready(sandbox: Sandbox, zygote: Execution) -> None:
+    """Waits until its imports are done, so that no run pays for them with its own time."""
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            await zygote.channel.take(1)
+    except ChannelClosed:
+        said = zygote.stderr.result().text.strip()[-500:]
+        raise SandboxError(f"sandbox {sandbox.id}: the zygote cannot start: {said}") from None
+    except TimeoutError:
+        raise SandboxError(
+            f"sandbox {sandbox.id}: the zygote was not ready after {START_TIMEOUT_S:.0f} s"
+        ) from None
 
 
 async def _clear(execution: Execution) -> bool:

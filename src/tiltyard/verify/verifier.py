@@ -23,11 +23,14 @@ from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
 from tiltyard.verify.split.calls import judge_calls
 from tiltyard.verify.split.candidate import Candidate
+from tiltyard.verify.split.inside import codec
 from tiltyard.verify.split.pytests import FileReport, checks_of, run_file, test_files
 from tiltyard.verify.submission import Taken, take
 
 VERSION = "split-1"
 TRIES = 2
+SUITES_KEPT_MAX = 1_000
+"""Test ids are kept for the suites seen last; those of an older one are found again."""
 
 _log = structlog.get_logger(__name__)
 
@@ -95,7 +98,7 @@ class SplitVerifier:
         for attempt in range(1, TRIES + 1):
             try:
                 return await self._verify_once(task, taken, started=started, attempt=attempt)
-            except GraderError as error:
+            except (GraderError, codec.BadValueError, UnicodeError) as error:
                 return self._fault(Outcome.GRADER_FAULT, error, taken, started)
             except SandboxError as error:
                 _log.warning(
@@ -146,6 +149,9 @@ class SplitVerifier:
     ) -> tuple[tuple[Check, ...], float]:
         expected = await self._expected_ids(task, suite)
         reports, cpu_s = await self._pytest_reports(task, source, suite)
+        if any(report.cut for report in reports):
+            # Was it the values, or the tests? With the reference's values they must get through.
+            await self._checked_reference(task, suite)
         return checks_of(expected, reports), cpu_s
 
     async def _expected_ids(self, task: Task, suite: PytestSuite) -> tuple[str, ...]:
@@ -153,9 +159,15 @@ class SplitVerifier:
         key = _suite_key(task, suite)
         async with self._expecting:
             if key not in self._expected:
-                reports, _ = await self._pytest_reports(task, task.reference.encode(), suite)
-                self._expected[key] = _checked_ids(task, reports)
-        return self._expected[key]
+                self._expected[key] = await self._checked_reference(task, suite)
+                while len(self._expected) > SUITES_KEPT_MAX:
+                    self._expected.pop(next(iter(self._expected)))
+            return self._expected[key]
+
+    async def _checked_reference(self, task: Task, suite: PytestSuite) -> tuple[str, ...]:
+        """Runs the tests on the reference; returns their ids. Raises `GraderError`."""
+        reports, _ = await self._pytest_reports(task, task.reference.encode(), suite)
+        return _checked_ids(task, reports)
 
     async def _pytest_reports(
         self, task: Task, source: bytes, suite: PytestSuite
@@ -187,6 +199,8 @@ def _checked_ids(task: Task, reports: tuple[FileReport, ...]) -> tuple[str, ...]
     for report in reports:
         if report.errors:
             raise GraderError(f"task {task.id}: its tests cannot be collected: {report.errors}")
+        if report.cut:
+            raise GraderError(f"task {task.id}: {report.file}: {report.cut.evidence}")
     if not ids:
         raise GraderError(f"task {task.id} has no tests.", fix="add files named test_*.py.")
     failed = [check for check in checks_of(ids, reports) if check.status != "passed"]

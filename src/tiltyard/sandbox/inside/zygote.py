@@ -30,7 +30,7 @@ from typing import NoReturn
 Order = tuple[int, ...]
 ORDER = struct.Struct("<IIIIQ")
 REPORT = struct.Struct("<IIiIQQQ")
-STARTED, EXITED, FAILED = 1, 2, 3
+STARTED, EXITED, FAILED, READY = 1, 2, 3, 4
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID = 0x0002_0000, 0x0800_0000, 0x2000_0000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 4096
@@ -102,6 +102,7 @@ class Zygote:
 
     def loop(self) -> None:
         """Serves until the supervisor ends."""
+        self.control.send(REPORT.pack(READY, 0, 0, 0, 0, 0, 0))
         polled = select.poll()
         polled.register(self.control, select.POLLIN)
         while True:

@@ -1,14 +1,14 @@
 """Judging a solution by plain calls: ask, decode, compare. What is expected never leaves."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from tiltyard.core.task import CallCase, CallSuite
 from tiltyard.core.values import Value
 from tiltyard.core.verdict import Check, CheckStatus
-from tiltyard.verify.compare import same, shown
-from tiltyard.verify.split.candidate import Candidate, Gone
-
-_Reply = tuple[Value, ...]
+from tiltyard.verify.compare import same
+from tiltyard.verify.evidence import plain, shown
+from tiltyard.verify.split.candidate import Candidate, Gone, Reply, beside_the_loop
 
 
 async def judge_calls(
@@ -16,25 +16,28 @@ async def judge_calls(
 ) -> tuple[Check, ...]:
     """Runs every case; returns one check for each, in the suite's order.
 
-    All requests are sent ahead, since none depends on an earlier answer: the solution sees inputs
-    only. Raises `SandboxDied` when the fault is ours.
+    Requests are sent ahead, since none depends on an earlier answer: the solution sees inputs only.
+    Raises `SandboxDied` when the fault is ours, and `codec.BadValueError` for a case whose
+    arguments cannot cross.
     """
-    candidate.send(("load", module, source), *_requests(suite))
+    candidate.ask([("load", module, source), *_requests(suite)])
     loaded = await candidate.receive()
     if isinstance(loaded, Gone):
         return _not_run(suite.cases, loaded.status, f"while loading: {loaded.evidence}")
-    if loaded[0] != "loaded":
+    if loaded.kind != "loaded":
         return _not_run(suite.cases, CheckStatus.EXCEPTION, f"while loading: {_raised(loaded)}")
     checks: list[Check] = []
     for case in suite.cases:
-        replies: list[_Reply] = []
+        replies: list[Reply] = []
         for _ in range(1 + len(case.then)):
             reply = await candidate.receive()
             if isinstance(reply, Gone):
                 left = suite.cases[len(checks) :]
                 return (*checks, *_not_run(left, reply.status, reply.evidence))
             replies.append(reply)
-        checks.append(_check(case, replies, tolerance=suite.float_tolerance))
+        judge = partial(_check, case, tolerance=suite.float_tolerance)
+        size = sum(reply.size_bytes for reply in replies)
+        checks.append(await beside_the_loop(size, judge, replies))
     return tuple(checks)
 
 
@@ -55,50 +58,45 @@ def _not_run(cases: tuple[CallCase, ...], status: CheckStatus, why: str) -> tupl
     return (met, *rest)
 
 
-def _check(case: CallCase, replies: list[_Reply], *, tolerance: float) -> Check:
+def _check(case: CallCase, replies: list[Reply], *, tolerance: float) -> Check:
     status, evidence = _judge(case, replies, tolerance=tolerance)
     return Check(id=case.id, status=status, evidence=evidence)
 
 
-def _judge(case: CallCase, replies: list[_Reply], *, tolerance: float) -> tuple[CheckStatus, str]:
-    called = _call_text(case)
+def _judge(case: CallCase, replies: list[Reply], *, tolerance: float) -> tuple[CheckStatus, str]:
     for reply in replies:
-        if reply[0] == "bad":
-            size = len(reply) > 1 and reply[1] == "size"
+        if reply.kind == "bad":
+            size = _words(reply, 0) == "size"
             status = CheckStatus.OUTPUT_LIMIT if size else CheckStatus.BAD_VALUE_TYPE
-            return status, f"{called} gave {_words(reply, 2)}"
+            return status, f"{_called(case)} gave {_words(reply, 1)}"
     *before, last = replies
     for reply in (*before, *(() if case.raises else (last,))):
-        if reply[0] == "raised":
-            return CheckStatus.EXCEPTION, f"{called} raised {_raised(reply)}"
-    if case.raises:
-        if last[0] == "raised" and _first_name(last) == case.raises:
-            return CheckStatus.PASSED, ""
-        got = _raised(last) if last[0] == "raised" else "nothing"
-        return CheckStatus.WRONG_ANSWER, f"{called} raised {got}, expected {case.raises}"
-    return _judge_values(case, replies, called, tolerance=tolerance)
+        if reply.kind == "raised":
+            return CheckStatus.EXCEPTION, f"{_called(case)} raised {_raised(reply)}"
+    if not case.raises:
+        return _judge_values(case, replies, tolerance=tolerance)
+    if last.kind == "raised" and _first_name(last) == case.raises:
+        return CheckStatus.PASSED, ""
+    got = _raised(last) if last.kind == "raised" else "nothing"
+    return CheckStatus.WRONG_ANSWER, f"{_called(case)} raised {got}, expected {case.raises}"
 
 
 def _judge_values(
-    case: CallCase, replies: list[_Reply], called: str, *, tolerance: float
+    case: CallCase, replies: list[Reply], *, tolerance: float
 ) -> tuple[CheckStatus, str]:
-    answers = replies[1:] if case.then else replies
-    if case.then and replies[0][0] != "kept":
-        return CheckStatus.BAD_VALUE_TYPE, f"{called}: a reply outside the protocol"
-    if any(reply[0] != "value" or len(reply) != 3 for reply in answers):
-        return CheckStatus.BAD_VALUE_TYPE, f"{called}: a reply outside the protocol"
-    values = [reply[1] for reply in answers]
+    made, answers = (replies[:1], replies[1:]) if case.then else ([], replies)
+    kinds = ["kept"] * len(made) + ["value"] * len(answers)
+    if [reply.kind for reply in replies] != kinds or any(len(each.rest) != 2 for each in replies):
+        return CheckStatus.BAD_VALUE_TYPE, f"{_called(case)}: a reply outside the protocol"
+    values = [reply.rest[0] for reply in answers]
     got: Value = values if case.then else values[0]
     if not same(case.expected, got, tolerance=tolerance):
-        return (
-            CheckStatus.WRONG_ANSWER,
-            f"{called} gave {shown(got)}, expected {shown(case.expected)}",
-        )
-    if case.arguments_kept and not same(case.args, _tuple(answers[0][2]), tolerance=tolerance):
-        return (
-            CheckStatus.WRONG_ANSWER,
-            f"{called} changed its arguments to {shown(answers[0][2])}",
-        )
+        expected = shown(case.expected)
+        return CheckStatus.WRONG_ANSWER, f"{_called(case)} gave {shown(got)}, expected {expected}"
+    arguments = replies[0].rest[1]
+    if case.arguments_kept and not same(case.args, _tuple(arguments), tolerance=tolerance):
+        changed = f"{_called(case)} changed its arguments to {shown(arguments)}"
+        return CheckStatus.WRONG_ANSWER, changed
     return CheckStatus.PASSED, ""
 
 
@@ -107,21 +105,22 @@ def _tuple(value: Value) -> Value:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _call_text(case: CallCase) -> str:
+def _called(case: CallCase) -> str:
     arguments = ", ".join(map(shown, case.args))
     steps = "".join(f".{call.name}(...)" for call in case.then[:3])
     return f"{case.target}({arguments}){steps}"
 
 
-def _raised(reply: _Reply) -> str:
-    return f"{_first_name(reply)}: {_words(reply, 2)}"
+def _raised(reply: Reply) -> str:
+    return f"{_first_name(reply)}: {_words(reply, 1)}"
 
 
-def _first_name(reply: _Reply) -> str:
-    names = reply[1] if len(reply) > 1 else None
-    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else "?"
+def _first_name(reply: Reply) -> str:
+    names = reply.rest[0] if reply.rest else None
+    name = names[0] if isinstance(names, list) and names else None
+    return plain(name) if isinstance(name, str) else "?"
 
 
-def _words(reply: _Reply, index: int) -> str:
-    value = reply[index] if len(reply) > index else ""
-    return value[:300] if isinstance(value, str) else ""
+def _words(reply: Reply, index: int) -> str:
+    value = reply.rest[index] if len(reply.rest) > index else ""
+    return plain(value) if isinstance(value, str) else ""

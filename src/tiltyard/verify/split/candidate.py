@@ -1,24 +1,34 @@
 """The trusted end of a candidate's channel: requests out, decoded replies in."""
 
 import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tiltyard.core.errors import SandboxDied
-from tiltyard.core.execution import Reason
+from tiltyard.core.execution import MIB, Reason
 from tiltyard.core.values import Value
 from tiltyard.core.verdict import CheckStatus
 from tiltyard.sandbox.ending import Ending
 from tiltyard.sandbox.streams import ChannelClosed
 from tiltyard.sandbox.zygotes import Run
+from tiltyard.verify.evidence import plain
 from tiltyard.verify.split.inside import codec
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
 REPLY_BYTES_MAX = codec.BYTES_MAX + 65_536
 HANG_GRACE_S = 5.0
 """After a run's own deadline; past this the sandbox, not the solution, is at fault."""
-
 END_GRACE_S = 2.0
+AHEAD_BYTES_MAX = 4 * MIB
+"""Requests that may wait in a run's input; the supervisor ends a run at 16 MiB unread."""
+LARGE_BYTES = 32 * 1024
+"""A value of more than this is worked on beside the event loop, which must not wait for it."""
 
-_STATUS = {
+STATUS_OF = {
     Reason.EXIT: CheckStatus.NO_REPLY,
     Reason.KILLED: CheckStatus.NO_REPLY,
     Reason.SIGNAL: CheckStatus.CRASH,
@@ -29,6 +39,7 @@ _STATUS = {
     Reason.DISK: CheckStatus.NO_REPLY,
     Reason.PIDS: CheckStatus.NO_REPLY,
 }
+"""What a run's end says of the solution in it. Other ends are losses of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,19 +50,49 @@ class Gone:
     evidence: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a candidate answered to one request: exact builtins, and hostile."""
+
+    kind: str
+    rest: tuple[Value, ...]
+    size_bytes: int
+
+
 class Candidate:
-    """A solution in its own run. Requests may be sent ahead; replies come in their order."""
+    """A solution in its own run. Replies come in the order of the requests."""
 
     def __init__(self, run: Run, *, deadline_s: float) -> None:
         self._run = run
         self._deadline_s = deadline_s
+        self._later: deque[bytes] = deque()
+        self._ahead: deque[int] = deque()
+        self._ahead_bytes = 0
 
-    def send(self, *requests: Value) -> None:
-        """Sends requests in order, in one go."""
-        self._run.send(b"".join(codec.frame(codec.encode(request)) for request in requests))
+    def ask(self, requests: Iterable[Value]) -> None:
+        """Asks in order. Goes ahead of the replies, as far as the run's input holds it.
 
-    def send_encoded(self, request: bytes) -> None:
-        self._run.send(codec.frame(request))
+        Raises `codec.BadValueError` for a request that cannot cross.
+        """
+        self._later.extend(codec.frame(codec.encode(request)) for request in requests)
+        self._send_ahead()
+
+    def ask_encoded(self, request: bytes) -> None:
+        """The same for one request that is encoded already."""
+        self._later.append(codec.frame(request))
+        self._send_ahead()
+
+    def _send_ahead(self) -> None:
+        batch: list[bytes] = []
+        while self._later:
+            size = len(self._later[0])
+            if self._ahead and self._ahead_bytes + size > AHEAD_BYTES_MAX:
+                break
+            batch.append(self._later.popleft())
+            self._ahead.append(size)
+            self._ahead_bytes += size
+        if batch:
+            self._run.send(b"".join(batch))
 
     async def receive_encoded(self) -> bytes | Gone:
         """The next reply as bytes, not looked at. Raises `SandboxDied` when the fault is ours."""
@@ -62,40 +103,55 @@ class Candidate:
                     return Gone(
                         status=CheckStatus.OUTPUT_LIMIT, evidence=f"a reply of {length} bytes"
                     )
-                return await self._run.channel.take(length)
+                payload = await self._run.channel.take(length)
         except ChannelClosed:
             return await self._why_gone()
         except TimeoutError:
             raise SandboxDied("a candidate's sandbox does not keep its deadline") from None
+        # A reply that nobody asked for yet makes no room; it only gets ahead of itself.
+        if self._ahead:
+            self._ahead_bytes -= self._ahead.popleft()
+        self._send_ahead()
+        return payload
 
-    async def receive(self) -> tuple[Value, ...] | Gone:
+    async def receive(self) -> Reply | Gone:
         """The next reply, decoded. A reply that is no tuple of the protocol is a forged one."""
         payload = await self.receive_encoded()
         if isinstance(payload, Gone):
             return payload
         try:
-            reply = codec.decode(payload)
+            value = await beside_the_loop(len(payload), codec.decode, payload)
         except codec.BadBytesError as error:
             return Gone(
                 status=CheckStatus.BAD_VALUE_TYPE, evidence=f"an undecodable reply: {error}"
             )
-        if type(reply) is not tuple or not reply or type(reply[0]) is not str:
+        if type(value) is not tuple or not value or type(value[0]) is not str:
             return Gone(status=CheckStatus.BAD_VALUE_TYPE, evidence="a reply outside the protocol")
-        return reply
+        return Reply(kind=value[0], rest=value[1:], size_bytes=len(payload))
 
     async def _why_gone(self) -> Gone:
         # Mostly it is dying already, and how tells us why. It may also have closed the channel and
         # lived on: what it does then is of no interest.
         ending = await self._run.end(grace_s=END_GRACE_S)
-        if ending.reason not in _STATUS:
+        if ending.reason not in STATUS_OF:
             raise SandboxDied(f"a candidate's run was lost: {ending.reason} {ending.detail}")
-        return Gone(status=_STATUS[ending.reason], evidence=_words(ending, self._run))
+        return Gone(status=STATUS_OF[ending.reason], evidence=words_of(ending, self._run))
 
 
-def _words(ending: Ending, run: Run) -> str:
+def words_of(ending: Ending, run: Run) -> str:
+    """How a run ended and the last that it said, for evidence."""
     ended = {
         Reason.SIGNAL: f"ended by signal {ending.signal}",
         Reason.EXIT: f"exited with code {ending.exit_code} without an answer",
     }.get(ending.reason, f"ended: {ending.reason}")
-    last = run.stderr.result().text.strip()[-300:]
+    last = plain(run.stderr.result().text.strip()[-300:])
     return f"{ended}; last output: {last}" if last else ended
+
+
+async def beside_the_loop(
+    size_bytes: int, work: Callable[[Argument], Result], argument: Argument
+) -> Result:
+    """Calls `work(argument)`, in a thread when what it is about is large."""
+    if size_bytes <= LARGE_BYTES:
+        return work(argument)
+    return await asyncio.to_thread(work, argument)

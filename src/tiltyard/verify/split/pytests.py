@@ -4,28 +4,50 @@ Each test file gets a tester run and a candidate run of its own. This process on
 messages on: requests from the tester, replies from the candidate, results from the tester. Which
 tests there are is fixed beforehand with the reference; a test counts as passed for one explicit
 pass of its id, and everything else, also silence, is a failure.
+
+A tester never runs a solution's code, but it works on a solution's values, and those can be made to
+take all its time or memory. So a tester that does not get through is not at once a fault of the
+tests: see `Cut`.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
-from tiltyard.core.errors import GraderError
+from tiltyard.core.errors import GraderError, SandboxDied
+from tiltyard.core.execution import Reason
 from tiltyard.core.task import PytestSuite
 from tiltyard.core.values import Value
 from tiltyard.core.verdict import Check, CheckStatus
 from tiltyard.sandbox.streams import ChannelClosed
 from tiltyard.sandbox.zygotes import Run
-from tiltyard.verify.split.candidate import HANG_GRACE_S, Candidate, Gone
+from tiltyard.verify.evidence import plain
+from tiltyard.verify.split.candidate import HANG_GRACE_S, STATUS_OF, Candidate, Gone, words_of
 from tiltyard.verify.split.inside import codec
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+BUSY_SHARE_MIN = 0.2
+"""Of its wall time, the CPU time that a tester must have used to count as busy with its values;
+half of the time it may have waited for the solution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A session that ended before its tests did.
+
+    With a solution's values it is the solution's doing, if the tests do get through with the
+    reference's; the verifier tries that before it decides.
+    """
+
+    status: CheckStatus
+    evidence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReport:
     """What one test file's session said."""
 
+    file: str
     collected: tuple[str, ...]
     results: Mapping[str, tuple[str, str]]
     """By test id: the tester's status, and what went wrong in words."""
@@ -33,6 +55,8 @@ class FileReport:
     """What could not be collected; empty when everything was."""
     gone: Gone | None
     """How the candidate ended, when it ended before the tests did."""
+    cut: Cut | None
+    """How the session itself ended, when it ended before its tests did."""
 
 
 def test_files(suite: PytestSuite) -> tuple[str, ...]:
@@ -56,33 +80,41 @@ async def run_file(
 ) -> FileReport:
     """Runs one test file. Raises `SandboxDied` or `GraderError` when the fault is ours."""
     gone: Gone | None = None
-    candidate.send(("load", module, source))
+    candidate.ask([("load", module, source)])
     loaded = await candidate.receive()
     if isinstance(loaded, Gone):
         gone = loaded
-    elif loaded[0] != "loaded":
-        gone = Gone(status=CheckStatus.EXCEPTION, evidence=f"while loading: {loaded[1:]}")
+    elif loaded.kind != "loaded":
+        why = f"while loading: {' '.join(str(each) for each in loaded.rest[:2])}"
+        gone = Gone(status=CheckStatus.EXCEPTION, evidence=plain(why))
     tester.send(codec.frame(codec.encode(("run", module, file, dict(suite.files)))))
     results: dict[str, tuple[str, str]] = {}
+    collected: tuple[str, ...] = ()
+    errors = ""
+    cut: Cut | None = None
     async for message in _messages(tester, deadline_s):
         match message:
+            case Cut():
+                cut = message
             case ("ask", bytes(request)):
                 gone = gone or await _pass_on(tester, candidate, request)
                 if gone is not None:
                     tester.send(codec.frame(codec.encode(("gone", gone.evidence))))
             case ("result", str(test_id), str(status), str(words)):
-                results[test_id] = (status, words)
-            case ("end", list(collected), str(errors)):
-                ids = tuple(str(each) for each in collected)
-                return FileReport(collected=ids, results=results, errors=errors, gone=gone)
+                results[test_id] = (status, plain(words, characters_max=1000))
+            case ("end", list(ids), str(said)):
+                collected, errors = tuple(map(str, ids)), said
+                break
             case _:
-                raise GraderError(f"{file}: the tester said {message[0]!r}")
-    raise GraderError(f"{file}: the tester ended early")
+                raise GraderError(f"{file}: the tester said {message[:1]!r}")
+    return FileReport(
+        file=file, collected=collected, results=results, errors=errors, gone=gone, cut=cut
+    )
 
 
 async def _pass_on(tester: Run, candidate: Candidate, request: bytes) -> Gone | None:
     """One request there and its reply back, neither looked into; or how the candidate ended."""
-    candidate.send_encoded(request)
+    candidate.ask_encoded(request)
     reply = await candidate.receive_encoded()
     if isinstance(reply, Gone):
         return reply
@@ -90,7 +122,8 @@ async def _pass_on(tester: Run, candidate: Candidate, request: bytes) -> Gone | 
     return None
 
 
-async def _messages(tester: Run, deadline_s: float) -> AsyncIterator[tuple[Value, ...]]:
+async def _messages(tester: Run, deadline_s: float) -> AsyncIterator[tuple[Value, ...] | Cut]:
+    """What the tester says, until the caller has heard enough; a `Cut` is the last."""
     while True:
         try:
             async with asyncio.timeout(deadline_s + HANG_GRACE_S):
@@ -98,13 +131,25 @@ async def _messages(tester: Run, deadline_s: float) -> AsyncIterator[tuple[Value
                 if length > MESSAGE_BYTES_MAX:
                     raise GraderError(f"the tester sent a message of {length} bytes")
                 message = codec.decode(await tester.channel.take(length))
-        except (ChannelClosed, TimeoutError):
-            ending = await tester.end()
-            last = tester.stderr.result().text[-500:]
-            raise GraderError(f"the tests' own process ended: {ending.reason}. {last}") from None
+        except ChannelClosed:
+            yield await _cut(tester, deadline_s)
+            return
+        except TimeoutError:
+            raise SandboxDied("a tester's sandbox does not keep its deadline") from None
+        except codec.BadBytesError as error:
+            raise GraderError(f"the tester broke its protocol: {error}") from None
         if not isinstance(message, tuple):
             raise GraderError("the tester broke its protocol")
         yield message
+
+
+async def _cut(tester: Run, deadline_s: float) -> Cut:
+    ending = await tester.end()
+    status = STATUS_OF.get(ending.reason)
+    idle = ending.reason is Reason.WALL_TIMEOUT and tester.cpu_s < deadline_s * BUSY_SHARE_MIN
+    if status is None or idle:
+        raise SandboxDied(f"a tester's run was lost: {ending.reason} {ending.detail}")
+    return Cut(status=status, evidence=f"the tests did not get through: {words_of(ending, tester)}")
 
 
 def checks_of(expected: tuple[str, ...], reports: tuple[FileReport, ...]) -> tuple[Check, ...]:
@@ -114,11 +159,8 @@ def checks_of(expected: tuple[str, ...], reports: tuple[FileReport, ...]) -> tup
         for report in reports
         for test_id, (status, words) in report.results.items()
     }
-    silent = "it never reported"
-    return tuple(
-        checks.get(test_id) or Check(id=test_id, status=CheckStatus.NOT_RUN, evidence=silent)
-        for test_id in expected
-    )
+    cuts = {report.file: report.cut for report in reports}
+    return tuple(checks.get(test_id) or _silent(test_id, cuts) for test_id in expected)
 
 
 def _check(test_id: str, status: str, words: str, gone: Gone | None) -> Check:
@@ -131,3 +173,10 @@ def _check(test_id: str, status: str, words: str, gone: Gone | None) -> Check:
             return Check(id=test_id, status=CheckStatus.WRONG_ANSWER, evidence=words)
         case _:
             return Check(id=test_id, status=CheckStatus.EXCEPTION, evidence=words)
+
+
+def _silent(test_id: str, cuts: Mapping[str, Cut | None]) -> Check:
+    cut = cuts.get(test_id.partition("::")[0])
+    if cut is None:
+        return Check(id=test_id, status=CheckStatus.NOT_RUN, evidence="it never reported")
+    return Check(id=test_id, status=cut.status, evidence=cut.evidence)

@@ -9,7 +9,7 @@ first one the solution's source, and gets one reply each, in order:
 
     value:  ("value", v, the arguments as they are after the call or None)
     object: ("object", its number, type name)   what may not cross stays here under a number
-    kept:   ("kept", type name)
+    kept:   ("kept", type name, the arguments as they are after the call or None)
     raised: ("raised", names of its builtin classes, message)
     any:    ("bad", "type" or "size", message)  a value that may not cross
 
@@ -124,7 +124,8 @@ def call(
     result = getattr(objects[target], name)(*args, **kwargs)
     if keep > 0:
         objects[keep] = result
-        return codec.encode(("kept", type(result).__name__[:TEXT_CHARACTERS_MAX]))
+        kind = type(result).__name__[:TEXT_CHARACTERS_MAX]
+        return codec.encode(("kept", kind, args if echo else None))
     if keep == KEEP_OBJECTS:
         return value_or_object(objects, result, args if echo else None)
     return codec.encode(("value", result, args if echo else None))

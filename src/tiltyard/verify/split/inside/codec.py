@@ -2,8 +2,8 @@
 
 This file also runs inside sandboxes, so it imports nothing of Tiltyard. What one side encodes there
 may be hostile, so `decode` is written for that: every count is checked against the bytes that are
-left before anything is built, nesting costs no stack, and the number of hashed entries is bounded,
-because equal hashes can be made on purpose and would make building a set take quadratic time.
+left before anything is built, nesting costs no stack, and few entries of one set or dict may have
+the same hash, because equal hashes can be made on purpose and would cost quadratic time.
 
 A value is a tag byte followed by: nothing (`N`, `T`, `F`); 8 bytes (`f`); a u32 length and bytes
 (`i` two's complement, `s` UTF-8, `b`); or a u32 count and that many values (`l`, `t`, `S`, `Z`),
@@ -11,11 +11,12 @@ pairs for `d`. All integers are little-endian.
 """
 
 import struct
+from collections import Counter
 from typing import Any
 
 DEPTH_MAX = 64
 NODES_MAX = 100_000
-HASHED_MAX = 2_048
+SAME_HASH_MAX = 16
 BYTES_MAX = 8 * 1024 * 1024
 
 _U32 = struct.Struct("<I")
@@ -107,7 +108,7 @@ def decode(data: bytes) -> Any:
 
 
 def _decode(data: bytes) -> tuple[Any, int]:
-    at = nodes = hashed = 0
+    at = nodes = 0
     stack: list[_Open] = []
     while True:
         tag = data[at : at + 1]
@@ -121,10 +122,6 @@ def _decode(data: bytes) -> tuple[Any, int]:
             lacking = count * 2 if tag == b"d" else count
             if lacking > len(data) - at:
                 raise BadBytesError("a count past the end")
-            if tag not in b"lt":
-                hashed += count
-                if hashed > HASHED_MAX:
-                    raise BadBytesError("too many hashed entries")
             stack.append(_Open(tag, lacking))
         else:
             value, at = _decode_leaf(tag, data, at)
@@ -163,8 +160,19 @@ def _decode_leaf(tag: bytes, data: bytes, at: int) -> tuple[Any, int]:
 
 def _build(done: _Open) -> Any:
     if done.tag == b"d":
-        return dict(zip(done.items[::2], done.items[1::2], strict=True))
+        keys = done.items[::2]
+        _check_hashes(keys)
+        return dict(zip(keys, done.items[1::2], strict=True))
+    if done.tag in (b"S", b"Z"):
+        _check_hashes(done.items)
     return _BUILD[done.tag](done.items)
+
+
+def _check_hashes(entries: list[Any]) -> None:
+    if len(entries) > SAME_HASH_MAX:
+        (_, most), *_ = Counter(map(hash, entries)).most_common(1)
+        if most > SAME_HASH_MAX:
+            raise BadBytesError("too many equal hashes")
 
 
 def frame(payload: bytes) -> bytes:

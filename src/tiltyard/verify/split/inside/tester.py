@@ -107,10 +107,10 @@ def exception_of(names: Any, message: Any) -> Exception:
         if kind in (Exception, BaseException) or issubclass(kind, NEVER_RAISED):
             break
         try:
-            return kind(message)
+            return kind(str(message)[:WORDS_MAX])
         except TypeError:  # some builtin exceptions want more than a message
             continue
-    return SolutionError(f"{names}: {message}")
+    return SolutionError(f"{names}: {message}"[:WORDS_MAX])
 
 
 class Object:
@@ -210,7 +210,7 @@ class Recorder:
         report = yield
         clean = report.passed and not hasattr(report, "wasxfail")
         if not clean and report.nodeid not in self.failed:
-            self.failed[report.nodeid] = (status_of(call), words_of(report))
+            self.failed[report.nodeid] = (status_of(call), words_of(call, report))
         if report.when == "teardown":
             status, words = self.failed.get(report.nodeid, ("passed", ""))
             self.host.send(("result", report.nodeid, status, words))
@@ -226,10 +226,20 @@ def status_of(call: pytest.CallInfo[None]) -> str:
     return "wrong" if issubclass(call.excinfo.type, AssertionError) else "exception"
 
 
-def words_of(report: pytest.TestReport) -> str:
-    crash = getattr(report.longrepr, "reprcrash", None)
-    text: str = crash.message if crash is not None else str(report.longrepr or report.outcome)
-    return text[:WORDS_MAX]
+def words_of(call: pytest.CallInfo[None], report: pytest.TestReport) -> str:
+    """Where a test failed and with what; values are not shown, because they may be huge."""
+    if call.excinfo is None:
+        return report.outcome
+    places = [entry for entry in call.excinfo.traceback if str(entry.path).startswith(TESTS)]
+    where = f"{places[-1].path.name}:{places[-1].lineno + 1}: {places[-1].statement}" if places else ""
+    return f"{where} - {call.excinfo.exconly()[:WORDS_MAX]}"[:WORDS_MAX]
+
+
+def options(directory: str) -> list[str]:
+    """Nothing of the environment, nothing printed, and no explanation of a failed comparison: to
+    set two large values against each other line by line takes longer than any test may."""
+    off = [word for name in ("cacheprovider", "terminal") for word in ("-p", f"no:{name}")]
+    return ["-c", "/dev/null", f"--rootdir={directory}", *off, "--assert=plain"]
 
 
 def serve(channel: socket.socket) -> None:
@@ -244,8 +254,7 @@ def serve(channel: socket.socket) -> None:
     sys.path.insert(0, TESTS)
     sys.modules[module] = Solution(module, host)
     recorder = Recorder(host)
-    options = ["-q", "-c", "/dev/null", f"--rootdir={TESTS}", "-p", "no:cacheprovider"]
-    pytest.main([*options, "--import-mode=prepend", chosen], plugins=[recorder])
+    pytest.main([*options(TESTS), chosen], plugins=[recorder])
     host.send(("end", recorder.ids, "\n".join(recorder.errors)))
 
 
@@ -255,14 +264,7 @@ def warm_up() -> None:
     os.makedirs(directory)
     with open(f"{directory}/test_warm.py", "w") as file:
         file.write("def test_warm():\n    assert [1] == [1]\n")
-    quiet = os.open("/dev/null", os.O_WRONLY)
-    kept = os.dup(1)
-    os.dup2(quiet, 1)
-    options = ["-q", "-c", "/dev/null", f"--rootdir={directory}", "-p", "no:cacheprovider"]
-    pytest.main([*options, f"{directory}/test_warm.py"])
-    os.dup2(kept, 1)
-    os.close(kept)
-    os.close(quiet)
+    pytest.main([*options(directory), f"{directory}/test_warm.py"])
     sys.modules.pop("test_warm", None)
 
 
