@@ -18,6 +18,7 @@ from tiltyard.cli.demo_display import Display
 from tiltyard.cli.run import FAULTS, new_run_directory
 from tiltyard.config import Settings
 from tiltyard.core.errors import StoreError
+from tiltyard.core.trajectory import Trajectory
 from tiltyard.core.verdict import Outcome
 from tiltyard.store import RunStore
 from tiltyard.training.demo_plan import DEMO_PLAN, DEMO_RECIPE, quick, within_time
@@ -52,6 +53,14 @@ async def demo(options: DemoOptions, settings: Settings) -> int:
         plan, recipe = quick(plan, recipe)
     directory = options.out or new_run_directory(settings.runs_dir, "demo")
     console = Console(highlight=False)
+    solved = ""
+
+    async def record(trajectory: Trajectory) -> None:
+        nonlocal solved
+        await store.append(trajectory)
+        if trajectory.reward.value == 1.0:
+            solved = trajectory.id
+
     async with (
         RunStore.create(directory) as store,
         open_yard(warm=0, verifications=VERIFICATIONS) as yard,
@@ -68,14 +77,15 @@ async def demo(options: DemoOptions, settings: Settings) -> int:
                     pool=yard.pool,
                     spec=yard.spec,
                     verify=yard.verifier.verify,
-                    record=store.append,
+                    record=record,
                     on_moment=display.moment,
                 )
                 report = await trainer.run()
                 await learner.save(directory / POLICY_FILE)
     wall_s = time.monotonic() - started
     plotted = _plot(directory / PLOT_FILE, report)
-    _print(console, report, directory, wall_s=wall_s, plotted=plotted)
+    _print(console, report, wall_s=wall_s)
+    _print_next(console, directory, solved=solved, plotted=plotted)
     summary = directory / SUMMARY_FILE
     _write(summary, summary_of(report, plan, wall_s=wall_s))
     console.print(str(summary), soft_wrap=True)
@@ -144,9 +154,7 @@ def _plot(path: Path, report: TrainReport) -> bool:
     return True
 
 
-def _print(
-    console: Console, report: TrainReport, directory: Path, *, wall_s: float, plotted: bool
-) -> None:
+def _print(console: Console, report: TrainReport, *, wall_s: float) -> None:
     table = Table(title="Sampled pass@1 before and after", title_justify="left")
     for name in ("tasks", "families", "before", "after", "times"):
         table.add_column(name, justify="left" if name == "tasks" else "right")
@@ -169,11 +177,17 @@ def _print(
     console.print(f"{report.updates} updates in {report.learning_s:.0f} s; {wall_s:.0f} s in all")
     if report.cut_short:
         console.print("The time was up before the plan was done: this run does not repeat exactly.")
+
+
+def _print_next(console: Console, directory: Path, *, solved: str, plotted: bool) -> None:
+    """`solved` is a rollout that earned its reward; empty when none did."""
     console.print("Where to look next:")
-    console.print(f"  tiltyard show --run {directory} 'update0/'   one rollout of the first batch")
+    if solved:
+        command = f"tiltyard show {solved} --run {directory}"
+        console.print(f"  {command}   an attempt that was right", soft_wrap=True)
     if plotted:
-        console.print(f"  {directory / PLOT_FILE}   the curves")
-    console.print("  docs/training.md   how it learns, and how to use a model of your own")
+        console.print(f"  {directory / PLOT_FILE}   the curves", soft_wrap=True)
+    console.print("  docs/training.md   how it learns")
 
 
 def _interval(evaluation: Evaluation) -> str:
