@@ -33,5 +33,5 @@ def quick(plan: TrainPlan, recipe: Recipe) -> tuple[TrainPlan, Recipe]:
         evaluation_samples=2,
         budget_s=60.0,
     )
-    warm_start = replace(recipe.warm_start, steps_max=30, check_every=15)
+    warm_start = replace(recipe.warm_start, reading_steps=10, steps_max=20, check_every=10)
     return small, replace(recipe, updates=small.updates, warm_start=warm_start)
