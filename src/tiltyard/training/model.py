@@ -13,7 +13,6 @@ Shapes in comments: T tasks (groups), G answers of a task, S positions of a row,
 H heads, D channels of a head, C channels.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -22,6 +21,7 @@ import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader kn
 from torch import Tensor, nn
 
 from tiltyard.training.bpe import SPECIAL_COUNT
+from tiltyard.training.columns import AnswerColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,20 +106,16 @@ class PolicyModel(nn.Module):
         stream = stream.flatten(0, 1).index_select(0, wanted)
         return self._logits(blocks[-1].feed_forward(stream))
 
-    def next_logits(
-        self, inputs: Tensor, positions: Tensor, past: Sequence[tuple[Tensor, Tensor]], mask: Tensor
-    ) -> Tensor:
-        """Logits [T, G, vocabulary] after one more input [T, G] of each answer.
+    def next_logits(self, inputs: Tensor, positions: Tensor, past: AnswerColumns) -> Tensor:
+        """Logits [R, vocabulary] after one more input of each of R unfinished answers.
 
-        `positions` [T] says where the inputs stand. `past` holds each layer's keys and values
-        [T, H, S, D]; this call fills their last G columns. `mask` [T, 1, G, S] is zero where an
-        answer may look and -inf elsewhere.
+        `positions` [R] says where the inputs stand. `past` is filled for them by this call.
         """
-        # [T, D / 2] -> [T, 1, 1, D / 2], to broadcast over heads and answers.
-        turn = (self.cosines[positions][:, None, None], self.sines[positions][:, None, None])
+        # [R, D / 2] -> [R, 1, D / 2], to broadcast over heads.
+        turn = (self.cosines[positions][:, None], self.sines[positions][:, None])
         stream = self.embedding(inputs)
-        for block, columns in zip(self._each_block(), past, strict=True):
-            stream = block.feed_forward(block.attend_next(stream, turn, columns, mask))
+        for block, keys, values in zip(self._each_block(), past.keys, past.values, strict=True):
+            stream = block.feed_forward(block.attend_next(stream, turn, past, keys, values))
         return self._logits(stream)
 
     def _each_block(self) -> "list[Block]":
@@ -159,21 +155,25 @@ class Block(nn.Module):
         self,
         stream: Tensor,
         turn: tuple[Tensor, Tensor],
-        past: tuple[Tensor, Tensor],
-        mask: Tensor,
+        past: AnswerColumns,
+        keys: Tensor,
+        values: Tensor,
     ) -> Tensor:
-        """One more position of each answer [T, G, C]; `past` ends with that position's columns.
+        """One more position of R unfinished answers [R, C].
 
         All answers of a task are one matrix against all columns, their neighbours' included, and
         the mask takes those out again: one product of some waste beats many tiny ones.
         """
-        answers = stream.shape[1]
-        queries, keys, values = self._split(stream, turn)
-        past[0][:, :, -answers:] = keys
-        past[1][:, :, -answers:] = values
-        scores = (queries @ past[0].transpose(-1, -2)).add_(mask)
-        mixed = torch.softmax(scores, dim=-1) @ past[1]
-        attended: Tensor = stream + self.merge(mixed.transpose(1, 2).reshape(stream.shape))
+        triple = self.project(self.attention_norm(stream)).view(len(stream), 3, self.heads, -1)
+        turned = _rotate(triple[:, :2].transpose(0, 1), turn)
+        new = past.spread(torch.stack([turned[0], turned[1], triple[:, 2]], dim=1))
+        queries, new_keys, new_values = new.permute(2, 0, 3, 1, 4)  # each [T, H, G, D]
+        keys[..., past.at : past.at + past.answers] = new_keys.transpose(-1, -2)
+        values[:, :, past.at : past.at + past.answers] = new_values
+        queries = queries * queries.shape[-1] ** -0.5
+        scores = (queries @ keys[..., : past.end]).add_(past.mask[..., : past.end])
+        mixed = torch.softmax(scores, dim=-1) @ values[:, :, : past.end]
+        attended: Tensor = stream + self.merge(past.gather(mixed))
         return attended
 
     def feed_forward(self, stream: Tensor) -> Tensor:
