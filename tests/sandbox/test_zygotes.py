@@ -176,6 +176,8 @@ async def test_the_zygote_is_out_of_a_runs_sight(cells: ZygoteCells) -> None:
         import os, signal
         assert (os.getpid(), os.getppid()) == (1, 0)
         assert [name for name in os.listdir("/proc") if name.isdigit()] == ["1"]
+        assert os.getpgrp() == os.getsid(0) == 1
+        os.kill(0, signal.SIGKILL)
         for target in (-1, 2, 3, 4, 5):
             try:
                 os.kill(target, signal.SIGKILL)

@@ -11,6 +11,8 @@ from tiltyard.core.task import (
     Submission,
     Task,
 )
+from tiltyard.core.verdict import Verdict
+from tiltyard.verify.reward import reward_of
 
 SPEC = SandboxSpec(
     limits=Limits(memory_bytes=256 * MIB, disk_bytes=32 * MIB, pids=48),
@@ -134,3 +136,7 @@ def answer(source: str | bytes, **files: str) -> Submission:
     raw = source if isinstance(source, bytes) else source.encode("utf-8", "surrogatepass")
     others = {name.replace("__", "."): text.encode() for name, text in files.items()}
     return Submission(files={"solution.py": raw, **others})
+
+
+def value_of(verdict: Verdict) -> float | None:
+    return reward_of(verdict).value

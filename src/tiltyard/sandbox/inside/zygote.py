@@ -174,6 +174,8 @@ class Zygote:
             os._exit(code)
 
     def take_descriptors(self, fds: list[int]) -> socket.socket:
+        # Out of the zygote's process group: `kill(0)` reaches a group across pid namespaces.
+        os.setsid()
         nowhere = os.open("/dev/null", os.O_RDONLY)
         out, err, channel = fds
         for source, target in ((nowhere, 0), (out, 1), (err, 2), (channel, 3)):

@@ -1,0 +1,60 @@
+"""The cases kept beside the repository: no cheat is accepted, every honest answer is."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tiltyard.core.task import CallCase, CallSuite, PytestSuite, Submission, Task
+from tiltyard.core.verdict import Outcome
+from tiltyard.verify.reward import reward_of
+from tiltyard.verify.verifier import SplitVerifier
+from verify.tasks import task
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+DIRECTORY = Path(__file__).resolve().parents[3] / "shared" / "cases" / "cheats"
+CALLS = CallSuite(
+    cases=(
+        CallCase(id="1", target="add", args=(5, 7), expected=12),
+        CallCase(id="2", target="add", args=(-3, 10), expected=7),
+        CallCase(id="3", target="add", args=(123, 877), expected=1000),
+        CallCase(id="4", target="srt", args=([3, 1, 2],), expected=[1, 2, 3]),
+    )
+)
+
+
+def cases() -> list[Any]:
+    try:
+        kept = json.loads((DIRECTORY / "cases.json").read_text())
+    except FileNotFoundError:
+        absent = pytest.mark.skip(reason="the shared cases are not beside the repository")
+        return [pytest.param({}, marks=absent, id="shared cases")]
+    return [pytest.param(case, id=case["id"]) for case in kept]
+
+
+@pytest.fixture(params=["calls", "pytest"])
+def judged(request: pytest.FixtureRequest) -> Task:
+    """The cases' own task, with their tests as calls and as they are."""
+    if request.param == "calls":
+        return task(CALLS, time_limit_s=1.0)
+    names = ("test_hidden.py", "checker.py")
+    files = {name: (DIRECTORY / name).read_text() for name in names}
+    reference = (DIRECTORY / "reference.py").read_text()
+    return task(PytestSuite(files=files), reference=reference, time_limit_s=1.0)
+
+
+@pytest.mark.parametrize("case", cases())
+async def test_a_shared_case_comes_out_as_it_must(
+    verifier: SplitVerifier, judged: Task, case: Mapping[str, Any]
+) -> None:
+    submission = Submission(
+        files={path: text.encode() for path, text in case["files"].items()}, links=case["links"]
+    )
+    verdict = await verifier.verify(judged, submission)
+    assert verdict.outcome in {Outcome.GRADED, Outcome.AGENT_FAULT}, verdict.detail
+    assert reward_of(verdict).value == (1.0 if case["expect"] == "accept" else 0.0), verdict
+    if case["kind"] == "files" and case["files"] and isinstance(judged.hidden, PytestSuite):
+        assert verdict.tamper

@@ -1,0 +1,105 @@
+"""What is taken of a submission, and what in it is called tampering."""
+
+import pytest
+
+from tiltyard.core.task import Submission
+from tiltyard.core.verdict import Check, CheckStatus, Outcome, Verdict
+from tiltyard.verify.reward import reward_of
+from tiltyard.verify.submission import SOURCE_BYTES_MAX, take
+from verify.tasks import TESTS, answer, task
+
+
+def test_only_the_declared_file_is_taken() -> None:
+    taken = take(task(), answer("x = 1", notes__txt="y", helper__py="z"))
+    assert (taken.source, taken.problem, taken.tamper) == (b"x = 1", "", ())
+
+
+@pytest.mark.parametrize(
+    ("submission", "problem"),
+    [
+        (Submission(files={}), "there is no solution.py"),
+        (Submission(files={"Solution.py": b"x"}), "there is no solution.py"),
+        (Submission(files={"a/solution.py": b"x"}), "there is no solution.py"),
+        (
+            Submission(files={}, links={"solution.py": "/hidden/reference.py"}),
+            "solution.py is a link, not a file",
+        ),
+        (
+            Submission(files={"solution.py": b"x" * (SOURCE_BYTES_MAX + 1)}),
+            f"solution.py has {SOURCE_BYTES_MAX + 1} bytes, more than {SOURCE_BYTES_MAX}",
+        ),
+    ],
+)
+def test_what_cannot_be_taken_says_why(submission: Submission, problem: str) -> None:
+    taken = take(task(), submission)
+    assert (taken.source, taken.problem) == (b"", problem)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "conftest.py",
+        "deep/conftest.py",
+        "pytest.ini",
+        "tox.ini",
+        "setup.cfg",
+        "pyproject.toml",
+        "sitecustomize.py",
+        "usercustomize.py",
+        "x.pth",
+        "__pycache__/solution.cpython-311.pyc",
+        "pytest.py",
+        "_pytest/__init__.py",
+        "dataclasses.py",
+        "json/__init__.py",
+        "test_hidden.py",
+        "tests/test_hidden.py",
+        "checker.py",
+    ],
+)
+def test_what_reaches_for_the_tests_is_named(path: str) -> None:
+    submission = Submission(files={"solution.py": b"x", path: b"y"})
+    (sign,) = take(task(TESTS), submission).tamper
+    assert path in sign
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["test.py", "notes.md", "src/json.py", "data/types.py", "test_mine.py", "main.py", "a b"],
+)
+def test_what_reaches_for_nothing_is_not(path: str) -> None:
+    submission = Submission(files={"solution.py": b"x", path: b"y"})
+    assert take(task(TESTS), submission).tamper == ()
+
+
+def test_links_are_named() -> None:
+    submission = Submission(files={"solution.py": b"x"}, links={"tests": "/tests"})
+    assert take(task(), submission).tamper == ("ships a link: tests",)
+
+
+RIGHT, WRONG = CheckStatus.PASSED, CheckStatus.WRONG_ANSWER
+
+
+def verdict(outcome: Outcome, *statuses: CheckStatus, tamper: tuple[str, ...] = ()) -> Verdict:
+    checks = tuple(Check(id=str(n), status=status) for n, status in enumerate(statuses))
+    return Verdict(outcome=outcome, checks=checks, tamper=tamper, detail="why")
+
+
+@pytest.mark.parametrize(
+    ("judged", "value"),
+    [
+        (verdict(Outcome.GRADED, RIGHT, RIGHT), 1.0),
+        (verdict(Outcome.GRADED, RIGHT, WRONG), 0.0),
+        (verdict(Outcome.GRADED, WRONG), 0.0),
+        (verdict(Outcome.GRADED), 0.0),
+        (verdict(Outcome.GRADED, RIGHT, tamper=("a conftest",)), 0.0),
+        (verdict(Outcome.AGENT_FAULT), 0.0),
+        (verdict(Outcome.INFRA_FAULT, RIGHT), None),
+        (verdict(Outcome.GRADER_FAULT), None),
+        (verdict(Outcome.CANCELLED), None),
+    ],
+)
+def test_the_reward_follows_from_the_verdict(judged: Verdict, value: float | None) -> None:
+    reward = reward_of(judged)
+    assert reward.value == value
+    assert reward.why
