@@ -1,6 +1,7 @@
 """Many rollouts at once: bounds, recording, cancelling, shared verdicts."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ from tiltyard.core.errors import StoreError
 from tiltyard.core.ids import RolloutId
 from tiltyard.core.task import Split, Submission, Task
 from tiltyard.core.trajectory import Trajectory
-from tiltyard.core.verdict import Outcome, Verdict
+from tiltyard.core.verdict import Check, CheckStatus, Outcome, Verdict
 from tiltyard.rollout.episode import Setting
 from tiltyard.rollout.runs import (
     SharedVerdicts,
@@ -71,6 +72,19 @@ class TestSharedVerdicts:
         assert (first.outcome, second.outcome) == (Outcome.INFRA_FAULT, Outcome.GRADED)
         assert owner is None
 
+    async def test_an_ending_that_depends_on_the_machine_is_not_shared(self, task: Task) -> None:
+        checks = iter((CheckStatus.TIMEOUT, CheckStatus.PASSED))
+
+        async def verify(_task: Task, _submission: Submission) -> Verdict:
+            return Verdict(outcome=Outcome.GRADED, checks=(Check(id="a", status=next(checks)),))
+
+        shared = SharedVerdicts(verify)
+        answer = Submission(files={"solution.py": b"x = 1"})
+        first, _ = await shared(RolloutId("a"), task, answer)
+        second, owner = await shared(RolloutId("b"), task, answer)
+
+        assert (first.all_passed, second.all_passed, owner) == (False, True, None)
+
     async def test_another_answer_and_another_task_are_verified(self, task: Task) -> None:
         seen: list[tuple[str, bytes]] = []
 
@@ -122,9 +136,13 @@ class TestRunAttempts:
         self, task: Task, make_setting: Callable[..., Setting], yard: Yard
     ) -> None:
         verifying = asyncio.Event()
+        arrived = 0
 
         async def hang(_task: Task, _submission: Submission) -> Verdict:
-            verifying.set()
+            nonlocal arrived
+            arrived += 1
+            if arrived == 3:
+                verifying.set()
             await asyncio.Event().wait()
             raise AssertionError
 
@@ -145,9 +163,44 @@ class TestRunAttempts:
             await asyncio.wait((running,))
 
         assert running.cancelled()
+        assert sorted(each.id for each in recorded) == [f"{task.id}.{n}" for n in range(3)]
         assert {each.verdict.outcome for each in recorded} == {Outcome.CANCELLED}
         assert all(each.reward.value is None for each in recorded)
+        assert all(each.steps for each in recorded)
         assert yard.pool.counts.in_use == 0
+
+    async def test_cancelling_loses_no_rollout_that_had_ended(
+        self, task: Task, make_setting: Callable[..., Setting]
+    ) -> None:
+        recorded: list[Trajectory] = []
+        all_wait, go_on = asyncio.Event(), asyncio.Event()
+        waiting = 0
+
+        async def slow_disk(trajectory: Trajectory) -> None:
+            nonlocal waiting
+            waiting += 1
+            if waiting == 3:
+                all_wait.set()
+            await go_on.wait()
+            recorded.append(trajectory)
+
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(
+                run_attempts(
+                    attempts([task], samples=3, seed=0),
+                    make_setting(Replies(lambda _: task.reference)),
+                    concurrency=3,
+                    record=slow_disk,
+                )
+            )
+            await all_wait.wait()
+            running.cancel()
+            await asyncio.sleep(0)
+            go_on.set()
+            await asyncio.wait((running,))
+
+        assert running.cancelled()
+        assert [each.reward.value for each in recorded] == [1.0, 1.0, 1.0]
 
     async def test_a_store_that_cannot_write_stops_the_run(
         self, task: Task, make_setting: Callable[..., Setting], yard: Yard
@@ -165,16 +218,14 @@ class TestRunAttempts:
     async def test_the_event_loop_is_never_blocked_for_long(
         self, make_setting: Callable[..., Setting]
     ) -> None:
+        """Invariant 7, in the CPU time of the loop's thread: the machine is shared."""
         tasks = {made.id: made for made in (make_task(n, split=Split.TRAIN) for n in range(40))}
         policy = Replies(lambda prompt: tasks[prompt.task_id].starter)
-        slowest = 0.0
+        turns_cpu_s: list[float] = []
 
         async def record(_trajectory: Trajectory) -> None:
             return
 
-        loop = asyncio.get_running_loop()
-        loop.set_debug(True)
-        loop.slow_callback_duration = 0.5
         async with asyncio.TaskGroup() as group:
             running = group.create_task(
                 run_attempts(
@@ -185,9 +236,8 @@ class TestRunAttempts:
                 )
             )
             while not running.done():
-                before = loop.time()
+                before = time.thread_time()
                 await asyncio.sleep(0)
-                slowest = max(slowest, loop.time() - before)
+                turns_cpu_s.append(time.thread_time() - before)
 
-        # The invariant says 50 ms; ten times that here, because the machine is shared.
-        assert slowest < 0.5
+        assert max(turns_cpu_s) < 0.05

@@ -1,9 +1,10 @@
 """One rollout, from the first turn to the committed outcome."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
@@ -66,55 +67,77 @@ class Setting:
     read_answer: ReadAnswer
     pool: Pool
     spec: SandboxSpec
+    """Of the agents' own sandboxes; the limits are each task's."""
     verify: Verify
     turns_max: int
 
 
-class _Progress:
-    """What is recorded of a rollout, however it ends."""
+class Progress:
+    """What is known of a rollout so far, so that it can be recorded however it ends."""
 
     def __init__(self) -> None:
+        self.started_unix_s = time.time()
+        self.started = time.monotonic()
         self.steps: list[Step] = []
-        self.verdict: Verdict | None = None
         self.shared: RolloutId | None = None
 
+    def trajectory(self, attempt: Attempt, verdict: Verdict) -> Trajectory:
+        """The record of the rollout with this verdict, as of now."""
+        task = attempt.task
+        versions = {
+            "tiltyard": __version__,
+            "task": task.revision,
+            "verifier": verdict.verifier,
+            "policy": self.steps[-1].reply.policy_version if self.steps else "",
+        }
+        return Trajectory(
+            id=attempt.id,
+            group=attempt.group,
+            task_id=task.id,
+            family=task.family,
+            steps=tuple(self.steps),
+            verdict=verdict,
+            reward=reward_of(verdict),
+            started_unix_s=self.started_unix_s,
+            wall_s=time.monotonic() - self.started,
+            seed=attempt.seed,
+            versions=versions,
+            shared_verdict_of=self.shared,
+        )
 
-async def run_episode(attempt: Attempt, setting: Setting) -> Trajectory:
+
+CANCELLED = Verdict(outcome=Outcome.CANCELLED, detail="stopped before its end")
+
+
+async def run_episode(attempt: Attempt, setting: Setting, progress: Progress) -> Trajectory:
     """Makes one rollout. Whatever fails is recorded in it; only cancelling raises.
 
-    Use `cancelled_trajectory` for the record of a rollout that was cancelled.
+    `progress` is a new one; when this is cancelled it holds what there is to record.
     """
-    progress = _Progress()
-    started_unix_s, started = time.time(), time.monotonic()
     try:
-        await _turns(attempt, setting, progress)
+        verdict = await _turns(attempt, setting, progress)
     except (PolicyError, SandboxError) as error:
-        progress.verdict = Verdict(outcome=Outcome.INFRA_FAULT, detail=str(error))
+        verdict = Verdict(outcome=Outcome.INFRA_FAULT, detail=str(error))
+    except asyncio.CancelledError:
+        if _being_cancelled():
+            raise
+        # Something below was cancelled by itself: a defect of ours, like any other.
+        _log.exception("rollout_failed", rollout_id=attempt.id)
+        verdict = Verdict(outcome=Outcome.INFRA_FAULT, detail="internal error: cancelled inside")
     except Exception as error:  # noqa: BLE001 - the boundary of one rollout
         # A defect of ours in one rollout must not end the others, nor look like the policy's.
         _log.exception("rollout_failed", rollout_id=attempt.id)
         detail = f"internal error: {type(error).__name__}: {error}"
-        progress.verdict = Verdict(outcome=Outcome.INFRA_FAULT, detail=detail)
-    assert progress.verdict is not None  # noqa: S101 - set on every path above
-    return _trajectory(
-        attempt,
-        steps=tuple(progress.steps),
-        verdict=progress.verdict,
-        shared=progress.shared,
-        started_unix_s=started_unix_s,
-        wall_s=time.monotonic() - started,
-    )
+        verdict = Verdict(outcome=Outcome.INFRA_FAULT, detail=detail)
+    return progress.trajectory(attempt, verdict)
 
 
-def cancelled_trajectory(attempt: Attempt) -> Trajectory:
-    """The record of a rollout that was stopped before its end."""
-    verdict = Verdict(outcome=Outcome.CANCELLED, detail="stopped before its end")
-    return _trajectory(
-        attempt, steps=(), verdict=verdict, shared=None, started_unix_s=time.time(), wall_s=0.0
-    )
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
-async def _turns(attempt: Attempt, setting: Setting, progress: _Progress) -> None:
+async def _turns(attempt: Attempt, setting: Setting, progress: Progress) -> Verdict:
     task = attempt.task
     code, answered = task.starter, False
     async with AsyncExitStack() as held:
@@ -131,7 +154,8 @@ async def _turns(attempt: Attempt, setting: Setting, progress: _Progress) -> Non
                 progress.steps.append(Step(reply=reply, code=code))
                 break
             if sandbox is None:
-                sandbox = await held.enter_async_context(setting.pool.sandbox(setting.spec))
+                spec = replace(setting.spec, limits=task.limits)
+                sandbox = await held.enter_async_context(setting.pool.sandbox(spec))
             execution, observation = await _try_examples(sandbox, task, code)
             progress.steps.append(
                 Step(reply=reply, code=code, execution=execution, observation=observation)
@@ -140,10 +164,10 @@ async def _turns(attempt: Attempt, setting: Setting, progress: _Progress) -> Non
                 break
     if not answered:
         problem = progress.steps[-1].problem if progress.steps else "no turn was allowed"
-        progress.verdict = Verdict(outcome=Outcome.AGENT_FAULT, detail=problem)
-        return
+        return Verdict(outcome=Outcome.AGENT_FAULT, detail=problem)
     submission = Submission(files={f"{task.module}.py": code.encode("utf-8", "replace")})
-    progress.verdict, progress.shared = await setting.verify(attempt.id, task, submission)
+    verdict, progress.shared = await setting.verify(attempt.id, task, submission)
+    return verdict
 
 
 def _prompt(attempt: Attempt, code: str, steps: list[Step]) -> Prompt:
@@ -185,35 +209,3 @@ async def _try_examples(
     if execution.reason is not Reason.EXIT:
         said = f"{said}\nstopped: {execution.reason} {execution.detail}".strip()
     return execution, Observation(text=said[-FEEDBACK_CHARACTERS_MAX:], solved=execution.ok)
-
-
-def _trajectory(
-    attempt: Attempt,
-    *,
-    steps: tuple[Step, ...],
-    verdict: Verdict,
-    shared: RolloutId | None,
-    started_unix_s: float,
-    wall_s: float,
-) -> Trajectory:
-    task = attempt.task
-    versions = {
-        "tiltyard": __version__,
-        "task": task.revision,
-        "verifier": verdict.verifier,
-        "policy": steps[-1].reply.policy_version if steps else "",
-    }
-    return Trajectory(
-        id=attempt.id,
-        group=attempt.group,
-        task_id=task.id,
-        family=task.family,
-        steps=steps,
-        verdict=verdict,
-        reward=reward_of(verdict),
-        started_unix_s=started_unix_s,
-        wall_s=wall_s,
-        seed=attempt.seed,
-        versions=versions,
-        shared_verdict_of=shared,
-    )

@@ -2,15 +2,33 @@
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from tiltyard.core.ids import GroupId, RolloutId, TaskId
 from tiltyard.core.task import Submission, Task
 from tiltyard.core.trajectory import Trajectory
-from tiltyard.core.verdict import Outcome, Verdict
-from tiltyard.rollout.episode import Attempt, Setting, Verify, cancelled_trajectory, run_episode
+from tiltyard.core.verdict import CheckStatus, Outcome, Verdict
+from tiltyard.rollout.episode import CANCELLED, Attempt, Progress, Setting, Verify, run_episode
 
-Record = Callable[[Trajectory], Awaitable[None]]
+REMEMBERED_TASKS_MAX = 4_096
+"""More than any batch has; a run over more tasks must not keep all of their answers."""
+ANSWERED = frozenset(
+    {
+        CheckStatus.PASSED,
+        CheckStatus.WRONG_ANSWER,
+        CheckStatus.EXCEPTION,
+        CheckStatus.BAD_VALUE_TYPE,
+    }
+)
+"""How a check ends when the solution answered it, whatever the answer."""
+
+Judge = Callable[[Task, Submission], Awaitable[Verdict]]
+"""`SplitVerifier.verify`."""
+
+Record = Callable[[Trajectory], Coroutine[Any, Any, None]]
 """Makes a finished rollout durable. Raises when it cannot; that stops the run."""
 
 
@@ -45,7 +63,8 @@ async def run_attempts(
     """Makes every rollout, at most `concurrency` at once; returns them in the order planned.
 
     Each is recorded as soon as it ends. When cancelled, those under way are recorded as cancelled,
-    their sandboxes are released, and the cancellation goes on. An error of `record` ends the run.
+    those that had ended are recorded all the same, their sandboxes are released, and the
+    cancellation goes on. An error of `record` ends the run.
     """
     if concurrency < 1:
         raise ValueError(f"concurrency {concurrency} must be positive")
@@ -54,12 +73,13 @@ async def run_attempts(
 
     async def work() -> None:
         for number, attempt in queue:
+            progress = Progress()
             try:
-                trajectory = await run_episode(attempt, setting)
+                trajectory = await run_episode(attempt, setting, progress)
             except asyncio.CancelledError:
-                await asyncio.shield(record(cancelled_trajectory(attempt)))
+                await _to_its_end(record(progress.trajectory(attempt, CANCELLED)))
                 raise
-            await record(trajectory)
+            await _to_its_end(record(trajectory))
             done[number] = trajectory
 
     async with asyncio.TaskGroup() as group:
@@ -68,35 +88,72 @@ async def run_attempts(
     return [done[number] for number in sorted(done)]
 
 
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Waits for work that must not be left half-way; a cancellation goes on when it is done."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            await asyncio.wait((task,))
+        task.result()
+        raise
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What is known of one task's answers, by their digest."""
+
+    locks: dict[bytes, asyncio.Lock] = field(default_factory=dict)
+    verdicts: dict[bytes, tuple[RolloutId, Verdict]] = field(default_factory=dict)
+
+
 class SharedVerdicts:
     """Identical answers to one task are verified once; every record says whose verdict it has.
 
-    Only a verdict about the submission is shared. A fault of ours is not: the next one tries anew.
-    Make one for each batch; it keeps every answer of it.
+    Only a verdict that follows from the answer alone is shared: neither a fault of ours, nor an
+    ending that depends on the machine, such as a timeout. The tasks judged last are remembered.
     """
 
-    def __init__(self, verify: Callable[[Task, Submission], Awaitable[Verdict]]) -> None:
+    def __init__(self, verify: Judge) -> None:
         self._verify = verify
-        self._locks: dict[tuple[TaskId, tuple[tuple[str, bytes], ...]], asyncio.Lock] = {}
-        self._known: dict[
-            tuple[TaskId, tuple[tuple[str, bytes], ...]], tuple[RolloutId, Verdict]
-        ] = {}
+        self._tasks: OrderedDict[TaskId, _Answers] = OrderedDict()
 
     async def __call__(
         self, rollout_id: RolloutId, task: Task, submission: Submission
     ) -> tuple[Verdict, RolloutId | None]:
-        key = (task.id, tuple(sorted(submission.files.items())))
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            if key in self._known:
-                owner, verdict = self._known[key]
+        answers = self._tasks.setdefault(task.id, _Answers())
+        self._tasks.move_to_end(task.id)
+        if len(self._tasks) > REMEMBERED_TASKS_MAX:
+            self._tasks.popitem(last=False)
+        key = _digest(submission)
+        async with answers.locks.setdefault(key, asyncio.Lock()):
+            if key in answers.verdicts:
+                owner, verdict = answers.verdicts[key]
                 return verdict, owner
             verdict = await self._verify(task, submission)
-            if verdict.outcome in {Outcome.GRADED, Outcome.AGENT_FAULT}:
-                self._known[key] = (rollout_id, verdict)
+            if _follows_from_the_answer(verdict):
+                answers.verdicts[key] = (rollout_id, verdict)
             return verdict, None
 
 
-def verify_each(verify: Callable[[Task, Submission], Awaitable[Verdict]]) -> Verify:
+def _digest(submission: Submission) -> bytes:
+    digest = hashlib.sha256()
+    for path, content in sorted(submission.files.items()):
+        for part in (path.encode(), content):
+            digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.digest()
+
+
+def _follows_from_the_answer(verdict: Verdict) -> bool:
+    if verdict.outcome is Outcome.AGENT_FAULT:
+        return True
+    return verdict.outcome is Outcome.GRADED and all(
+        check.status in ANSWERED for check in verdict.checks
+    )
+
+
+def verify_each(verify: Judge) -> Verify:
     """A `Verify` that shares nothing."""
 
     async def each(

@@ -9,16 +9,18 @@ by weights one update younger than those that sampled it, which the clipped obje
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tiltyard.core.errors import SandboxError
 from tiltyard.core.execution import SandboxSpec
-from tiltyard.core.task import Split, Submission, Task
+from tiltyard.core.ids import GroupId
+from tiltyard.core.task import Split, Task
 from tiltyard.core.trajectory import Trajectory
-from tiltyard.core.verdict import Outcome, Verdict
+from tiltyard.core.verdict import Outcome
 from tiltyard.rollout.episode import Setting
-from tiltyard.rollout.runs import Record, SharedVerdicts, attempts, run_attempts
+from tiltyard.rollout.runs import Judge, Record, SharedVerdicts, attempts, run_attempts
 from tiltyard.sandbox.pool import Pool
 from tiltyard.tasks.repair import TRAINED_FAMILIES, UNSEEN_FAMILIES, make_task
 from tiltyard.training.answer import read_answer
@@ -27,13 +29,11 @@ from tiltyard.training.evaluation import Evaluation, evaluation_of
 from tiltyard.training.exchange import LearnedRollout, Question, Reply
 from tiltyard.training.learner_client import LearnerClient
 
-FIRST_SEED = 30_000_000
+FIRST_SEED = 100_000_000
 """Training seeds from here on are for reinforcement learning; the warm start uses lower ones."""
+DRAWS_PER_TASK_MAX = 20
 VALIDATION_FIRST_SEED, TEST_FIRST_SEED, UNSEEN_FIRST_SEED = 1_000_000, 2_000_000, 3_000_000
 """Held-out seeds. Which weights are kept is chosen on the first; the others are reported."""
-
-Judge = Callable[[Task, Submission], Awaitable[Verdict]]
-"""`SplitVerifier.verify`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +101,6 @@ OnMoment = Callable[[Moment], None]
 
 
 @dataclass(slots=True)
-class _Batch:
-    """One batch under way."""
-
-    sampled: asyncio.Event
-    rollouts: "asyncio.Task[list[Trajectory]]"
-
-
-@dataclass(slots=True)
 class _Tally:
     """What has been counted so far."""
 
@@ -150,12 +142,11 @@ class Trainer:
     async def run(self) -> TrainReport:
         """Evaluates, learns, and evaluates the best weights. Raises what its parts raise."""
         plan, tally = self._plan, self._tally
-        test = await _heldout(plan.families, TEST_FIRST_SEED, plan.test_tasks)
-        unseen = await _heldout(plan.unseen_families, UNSEEN_FIRST_SEED, plan.unseen_tasks)
+        validation, test, unseen = await asyncio.to_thread(_heldout_sets, plan)
         before = await self._evaluate("test before", test)
         unseen_before = await self._evaluate("unseen before", unseen)
         learning_started = time.monotonic()
-        await self._learn()
+        await self._learn(validation)
         learning_s = time.monotonic() - learning_started
         await self._learner.use_best()
         after = await self._evaluate("test after", test)
@@ -175,10 +166,9 @@ class Trainer:
             outcomes=dict(tally.outcomes),
         )
 
-    async def _learn(self) -> None:
+    async def _learn(self, validation: Sequence[Task]) -> None:
         """Batches in a chain of two; see the theory of operation for the order of the calls."""
         plan, tally = self._plan, self._tally
-        validation = await _heldout(plan.families, VALIDATION_FIRST_SEED, plan.validation_tasks)
         await self._validate(validation)
         deadline = self._started + plan.budget_s
         async with asyncio.TaskGroup() as group:
@@ -187,8 +177,8 @@ class Trainer:
                 under_way.append(await self._start(group, 1))
             started = len(under_way)
             while under_way:
-                trajectories = await under_way.pop(0).rollouts
-                await self._learner.update(_groups(trajectories, plan.samples))
+                trajectories = await under_way.pop(0)
+                await self._learner.update(_groups(trajectories))
                 tally.update += 1
                 tally.learned += len(trajectories)
                 self._note_batch(trajectories)
@@ -200,11 +190,14 @@ class Trainer:
         if tally.validation[-1][0] != tally.update:
             await self._validate(validation)
 
-    async def _start(self, group: asyncio.TaskGroup, number: int) -> _Batch:
+    async def _start(
+        self, group: asyncio.TaskGroup, number: int
+    ) -> "asyncio.Task[list[Trajectory]]":
         """Starts a batch and waits until its answers are sampled; verification then goes on."""
         plan = self._plan
         first = FIRST_SEED + (plan.seed * plan.updates + number) * plan.groups
-        tasks = await _made(plan.families, Split.TRAIN, first, plan.groups)
+        # In a thread: making a batch of them takes a tenth of a second.
+        tasks = await asyncio.to_thread(_train_tasks, plan, first)
         sampled = asyncio.Event()
         rollouts = group.create_task(
             self._rollouts(tasks, f"update{number}/", samples=plan.samples, sampled=sampled)
@@ -212,7 +205,7 @@ class Trainer:
         waiting = group.create_task(sampled.wait())
         await asyncio.wait((waiting, rollouts), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-        return _Batch(sampled=sampled, rollouts=rollouts)
+        return rollouts
 
     async def _rollouts(
         self, tasks: Sequence[Task], label: str, *, samples: int, sampled: asyncio.Event
@@ -241,7 +234,9 @@ class Trainer:
                 verify=SharedVerdicts(self._verify),
                 turns_max=1,
             )
-            return await run_attempts(planned, setting, concurrency=len(planned), record=record)
+            done = await run_attempts(planned, setting, concurrency=len(planned), record=record)
+        _refuse_without_reward(label, done)
+        return done
 
     async def _evaluate(self, phase: str, tasks: Sequence[Task]) -> Evaluation:
         self._tally.phase = phase
@@ -264,8 +259,7 @@ class Trainer:
 
     def _note_batch(self, trajectories: Sequence[Trajectory]) -> None:
         rewards = [each.reward.value for each in trajectories if each.reward.value is not None]
-        mean = sum(rewards) / len(rewards) if rewards else 0.0
-        self._tally.curve.append((self._tally.update, mean))
+        self._tally.curve.append((self._tally.update, sum(rewards) / len(rewards)))
         self._tell()
 
     def _tell(self) -> None:
@@ -284,24 +278,53 @@ class Trainer:
         )
 
 
-async def _heldout(families: tuple[str, ...], first_seed: int, count: int) -> list[Task]:
-    return await _made(families, Split.HELDOUT, first_seed, count)
+def _train_tasks(plan: TrainPlan, first_seed: int) -> list[Task]:
+    return [
+        make_task(first_seed + place, split=Split.TRAIN, families=plan.families)
+        for place in range(plan.groups)
+    ]
 
 
-async def _made(families: tuple[str, ...], split: Split, first: int, count: int) -> list[Task]:
-    """Tasks of consecutive seeds, made in a thread: a batch of them takes a tenth of a second."""
-    return await asyncio.to_thread(
-        lambda: [make_task(first + place, split=split, families=families) for place in range(count)]
+def _heldout_sets(plan: TrainPlan) -> tuple[list[Task], list[Task], list[Task]]:
+    """Validation, test and unseen tasks. No text is in two of them, nor twice in one: equal ones
+    would be no independent evidence, and would let the choice of weights leak into the report."""
+    seen: set[tuple[str, str]] = set()
+    return (
+        _distinct(plan.families, VALIDATION_FIRST_SEED, plan.validation_tasks, seen),
+        _distinct(plan.families, TEST_FIRST_SEED, plan.test_tasks, seen),
+        _distinct(plan.unseen_families, UNSEEN_FIRST_SEED, plan.unseen_tasks, seen),
     )
 
 
-def _groups(trajectories: Sequence[Trajectory], samples: int) -> list[list[LearnedRollout]]:
-    """Rollouts by group, in order; a rollout without tokens or reward stays in, masked."""
-    learned = [
-        LearnedRollout(
-            turns=tuple(step.reply.tokens for step in each.steps if step.reply.tokens is not None),
-            reward=each.reward.value,
+def _distinct(
+    families: tuple[str, ...], first_seed: int, count: int, seen: set[tuple[str, str]]
+) -> list[Task]:
+    """Up to `count` tasks with new texts; fewer when the families run out of them."""
+    found: list[Task] = []
+    for seed in range(first_seed, first_seed + count * DRAWS_PER_TASK_MAX):
+        task = make_task(seed, split=Split.HELDOUT, families=families)
+        if (task.family, task.starter) not in seen:
+            seen.add((task.family, task.starter))
+            found.append(task)
+        if len(found) == count:
+            break
+    return found
+
+
+def _refuse_without_reward(label: str, trajectories: Sequence[Trajectory]) -> None:
+    """A batch of faults teaches nothing and scores nothing: go no further than that."""
+    if trajectories and all(each.reward.value is None for each in trajectories):
+        raise SandboxError(
+            f"{label}: all {len(trajectories)} rollouts were lost to faults of ours; "
+            f"the first: {trajectories[0].verdict.detail}",
+            fix="run `tiltyard doctor`, and look at the rollouts with `tiltyard show`.",
         )
-        for each in trajectories
-    ]
-    return [learned[start : start + samples] for start in range(0, len(learned), samples)]
+
+
+def _groups(trajectories: Sequence[Trajectory]) -> list[list[LearnedRollout]]:
+    """Rollouts by group, in order; a rollout without tokens or reward stays in, masked."""
+    groups: dict[GroupId, list[LearnedRollout]] = defaultdict(list)
+    for each in trajectories:
+        turns = tuple(step.reply.tokens for step in each.steps if step.reply.tokens is not None)
+        groups[each.group].append(LearnedRollout(turns=turns, reward=each.reward.value))
+    return list(groups.values())
