@@ -31,7 +31,12 @@ static int limit(int resource, rlim_t soft, rlim_t hard) {
 }
 
 const char *restrict_resources(const struct limits *limits) {
-  if (limit(RLIMIT_CORE, 0, 0)) return "setrlimit(core)";
+  /* One byte and not none: only that also keeps the kernel from starting the host's own handler of
+   * crashes, which core_pattern may name. */
+  if (limit(RLIMIT_CORE, 1, 1)) return "setrlimit(core)";
+  /* A user whom the host lets run in real time must not hand that on. */
+  if (limit(RLIMIT_RTPRIO, 0, 0)) return "setrlimit(rtprio)";
+  if (limit(RLIMIT_NICE, 0, 0)) return "setrlimit(nice)";
   if (limit(RLIMIT_MEMLOCK, 0, 0)) return "setrlimit(memlock)";
   if (limit(RLIMIT_MSGQUEUE, 65536, 65536)) return "setrlimit(msgqueue)";
   if (limit(RLIMIT_NOFILE, limits->open_files, limits->open_files)) return "setrlimit(nofile)";

@@ -176,6 +176,11 @@ with open("/proc/net/route") as table:
     )
 
 
+async def test_a_program_does_not_learn_its_place_on_the_host(sandbox: Sandbox) -> None:
+    done = await sandbox.run(["cat", "/proc/self/cgroup"])
+    assert {line.rpartition(":")[2] for line in done.stdout.text.split()} == {"/"}
+
+
 async def test_the_status_of_a_program(sandbox: Sandbox) -> None:
     done = await sandbox.run(["cat", "/proc/self/status"])
     status = dict(re.findall(r"^(\w+):\s*(.*)$", done.stdout.text, re.MULTILINE))

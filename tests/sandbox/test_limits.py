@@ -6,6 +6,7 @@ processes are not counted, and the program's own exit is all there is. These tes
 """
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -199,10 +200,34 @@ async def test_no_limit_can_be_raised(python: RunPython) -> None:
     assert done.ok, done.stderr.text
 
 
-async def test_no_core_is_dumped(sandbox: Sandbox) -> None:
-    done = await sandbox.run(["sh", "-c", "ulimit -c; kill -ABRT $$"])
-    assert done.stdout.text == "0\n"
+async def test_no_core_is_dumped_nor_handed_to_the_host(
+    sandbox: Sandbox, python: RunPython
+) -> None:
+    done = await python("import os; os.abort()")
+    assert done.signal == signal.SIGABRT
+    limits = await python("import resource; print(resource.getrlimit(resource.RLIMIT_CORE))")
+    assert limits.stdout.text == "(1, 1)\n", "with 0 a handler in core_pattern would be started"
     assert await sandbox.list() == ()
+
+
+async def test_no_program_runs_in_real_time(python: RunPython) -> None:
+    done = await python(
+        """
+        import os
+        for policy in (os.SCHED_FIFO, os.SCHED_RR):
+            try:
+                os.sched_setscheduler(0, policy, os.sched_param(1))
+            except PermissionError:
+                continue
+            raise SystemExit("in real time")
+        try:
+            os.nice(-1)
+        except PermissionError:
+            raise SystemExit(0)
+        raise SystemExit("more than its share")
+        """
+    )
+    assert done.ok, done.stderr.text
 
 
 @pytest.mark.slow

@@ -109,7 +109,11 @@ class Pool:
         try:
             yield sandbox
         finally:
-            await self.release(sandbox)
+            try:
+                await self.release(sandbox)
+            except SandboxError as error:
+                # What the block did is worth keeping, however long its sandbox takes to go.
+                _log.error("sandbox_close_failed", sandbox_id=sandbox.id, error=str(error))
 
     async def acquire(self, spec: SandboxSpec) -> Sandbox:
         """Hands out a sandbox that nobody used before; give it back with `release`.

@@ -224,11 +224,15 @@ class Sandbox:
             )
             last = await self._last_usage(after)
             ending = ending_of_lost(before=before, after=last, overdue=busy if overdue else None)
+        peak = after.memory_peak_bytes or 0
+        if raw is not None and peak <= (before.memory_peak_bytes or 0):
+            # An earlier peak, which not every kernel lets us start anew: the main process's own.
+            peak = raw.memory_peak_bytes
         return Settled(
             ending=ending,
             raw=raw,
             cpu_s=cpu_s if cpu_s is not None else raw.cpu_s if raw else 0.0,
-            memory_peak_bytes=after.memory_peak_bytes or (raw.memory_peak_bytes if raw else 0),
+            memory_peak_bytes=peak,
         )
 
     async def _last_usage(self, after: Usage) -> Usage:

@@ -36,6 +36,7 @@ CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID = 0x0002_0000, 0x0800_0000, 0x2000_0000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 4096
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_SECCOMP = 1, 38, 24, 22
 SECCOMP_MODE_FILTER = 2
+RLIMIT_NICE, RLIMIT_RTPRIO = 13, 14
 CAPABILITIES = 64
 DESCRIPTORS_MAX = 2**31 - 1
 PRIVATE = "/run/tiltyard/own"  # mount point of a run's own disk
@@ -202,7 +203,9 @@ class Zygote:
     def restrict(self, order: Order) -> None:
         _, cpu_s, open_files, processes, address_space_bytes = order
         limits = [
-            (resource.RLIMIT_CORE, 0, 0),
+            (resource.RLIMIT_CORE, 1, 1),  # these three as in native/restrict.c
+            (RLIMIT_RTPRIO, 0, 0),
+            (RLIMIT_NICE, 0, 0),
             (resource.RLIMIT_MEMLOCK, 0, 0),
             (resource.RLIMIT_MSGQUEUE, 65536, 65536),
             (resource.RLIMIT_NOFILE, open_files, open_files),

@@ -9,7 +9,7 @@ from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.ending import Usage
 from tiltyard.sandbox.native.cgroups import Readings, read_usage
 
-DESTROY_TIMEOUT_S = 10.0
+DESTROY_TIMEOUT_S = 5.0
 
 
 class NativeHold:

@@ -1,0 +1,162 @@
+"""The C programs' parsing under hostile bytes: alone with sanitizers, and inside a sandbox."""
+
+import asyncio
+import random
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tiltyard.core.execution import MIB, Limit, Limits, SandboxSpec
+from tiltyard.sandbox.native.provider import NativeProvider
+from tiltyard.sandbox.protocol import (
+    BODY_BYTES_MAX,
+    FrameType,
+    ProgramLimits,
+    SpawnFlag,
+    frame,
+    limits_field,
+    spawn_body,
+    text,
+    texts,
+)
+
+STREAMS = 2000
+LIMITS = ProgramLimits(
+    wall_s=1.0, cpu_s=1, output_bytes_max=1000, open_files=20, processes=20, address_space_bytes=0
+)
+GOOD = [
+    frame(
+        FrameType.SPAWN,
+        1,
+        spawn_body(
+            argv=["true", "a"],
+            env={"A": "b"},
+            cwd="/",
+            stdin=b"in",
+            limits=LIMITS,
+            flags=SpawnFlag.CHANNEL,
+        ),
+    ),
+    frame(FrameType.FORK, 2, struct.pack("<I", 1) + limits_field(LIMITS)),
+    frame(FrameType.INPUT, 1, b"input"),
+    frame(FrameType.KILL, 1),
+    frame(FrameType.WRITE, 3, struct.pack("<II", 0o644, 0) + text("/tmp/x") + text(b"content")),
+    frame(FrameType.READ, 4, struct.pack("<QI", 0, 100) + text("/tmp/x")),
+    frame(FrameType.LIST, 5, text("/tmp")),
+    frame(FrameType.PING, 6),
+    frame(FrameType.PING, 7, texts(["a", "b", ""])),
+]
+
+
+def mutated(chance: random.Random) -> bytes:
+    """A few good frames with some of their bytes changed, dropped or doubled, or plain noise."""
+    if chance.random() < 0.2:
+        return chance.randbytes(chance.randrange(200))
+    stream = bytearray(b"".join(chance.choices(GOOD, k=chance.randrange(1, 6))))
+    for _ in range(chance.randrange(4)):
+        at = chance.randrange(len(stream))
+        match chance.randrange(5):
+            case 0:
+                stream[at] = chance.randrange(256)
+            case 1:
+                del stream[at : at + chance.randrange(1, 9)]
+            case 2:
+                stream[at:at] = chance.randbytes(chance.randrange(1, 9))
+            case 3:
+                stream[at : at + 4] = chance.choice(
+                    [b"\xff\xff\xff\xff", b"\0\0\0\0", b"\xff\xff\xff\x7f", b"\0\0\x10\0"]
+                )
+            case _:
+                stream *= 2
+        if not stream:
+            break
+    return bytes(stream)
+
+
+def edges() -> Iterator[bytes]:
+    yield b""
+    for length in (0, 1, 11, 12, BODY_BYTES_MAX - 1, BODY_BYTES_MAX, BODY_BYTES_MAX + 1, 2**32 - 1):
+        yield struct.pack("<IBBHI", length, FrameType.WRITE, 0, 0, 1)
+    yield frame(FrameType.WRITE, 1, b"\0" * BODY_BYTES_MAX)
+    yield frame(FrameType.SPAWN, 1, b"\xff" * BODY_BYTES_MAX)
+    yield b"".join(GOOD) * 50
+
+
+@pytest.fixture(scope="session")
+def driver(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The parser with a driver, built with the address and undefined-behaviour sanitizers."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    program = tmp_path_factory.mktemp("driver") / "frames-driver"
+    native = repository / "native"
+    source = Path(__file__).parent / "frames_driver.c"
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", "-Wall", "-Wextra"]
+    checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    built = subprocess.run(
+        [
+            *(compiler, *flags, *checks, f"-I{native}", str(source), str(native / "frames.c")),
+            *("-o", str(program)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "cannot find" in built.stderr and "san" in built.stderr:
+        pytest.skip("this compiler has no sanitizer libraries")
+    assert built.returncode == 0, built.stderr
+    assert built.stderr == ""
+    return program
+
+
+@pytest.mark.slow
+def test_no_bytes_break_the_parser(driver: Path, tmp_path: Path) -> None:
+    chance = random.Random(20)  # noqa: S311 - which bytes
+    streams = [*edges(), *(mutated(chance) for _ in range(STREAMS))]
+    paths = []
+    for number, stream in enumerate(streams):
+        piece = chance.choice([0, 1, 3, 12, 13, 64]) if len(stream) < 10_000 else 0
+        paths.append(tmp_path / f"stream-{number}")
+        paths[-1].write_bytes(bytes([piece]) + stream)
+    done = subprocess.run(
+        [driver, *paths], capture_output=True, text=True, check=False, timeout=100
+    )
+    where = Path(done.stdout.split()[-1]).read_bytes()[:200]
+    assert done.returncode == 0, (where, done.stderr[-2000:])
+    assert len(done.stdout.split()) == len(streams)
+
+
+@pytest.mark.slow
+@pytest.mark.sandbox
+async def test_no_bytes_break_a_supervisor_but_by_ending_it() -> None:
+    """Whatever the host might send, a sandbox answers or ends; it neither hangs nor harms."""
+    chance = random.Random(21)  # noqa: S311 - which bytes
+    spec = SandboxSpec(
+        limits=Limits(memory_bytes=64 * MIB, pids=16, disk_bytes=4 * MIB),
+        allow_unenforced=frozenset({Limit.CPU}),
+    )
+    streams = [*edges(), *(mutated(chance) for _ in range(60))]
+    ended = 0
+    async with NativeProvider() as provider:
+        for stream in streams:
+            sandbox = await provider.create(spec)
+            transport = sandbox._supervisor._transport
+            assert transport is not None
+            transport.write(stream)
+            # A frame that was only begun swallows what comes after it: no answer is right then.
+            transport.write_eof()
+            try:
+                async with asyncio.timeout(10):
+                    await sandbox._supervisor.lost
+                ended += 1
+            except TimeoutError:
+                pytest.fail(f"a supervisor neither answers nor ends: {stream[:200]!r}")
+            await sandbox.close()
+        whole = await provider.create(spec)
+        await whole.ping()
+        await whole.close()
+    assert ended == len(streams)
