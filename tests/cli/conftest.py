@@ -3,16 +3,15 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from sample_command import COMMAND
 from tiltyard.core.task import Split
 from tiltyard.tasks.repair import make_task
 
-COMMAND = Path(sys.executable).with_name("tiltyard")
 Tiltyard = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

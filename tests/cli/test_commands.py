@@ -1,14 +1,17 @@
 """What each command prints and exits with, for good input and bad."""
 
 import json
+import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from sample_command import COMMAND
 from tiltyard.core.errors import StoreError
 from tiltyard.store import RunReader, RunStore
 
@@ -147,6 +150,57 @@ def test_an_unreachable_model_server_is_a_recorded_fault(tiltyard: Tiltyard) -> 
 
 
 @pytest.mark.sandbox
+def test_markup_in_a_reply_is_shown_as_it_is(tiltyard: Tiltyard, tmp_path: Path) -> None:
+    answers = tmp_path / "answers.json"
+    answers.write_text(json.dumps({"*": ["[/INST] [bold]x[/bold] [abc]"]}))
+    out = tmp_path / "run"
+    done = tiltyard(
+        *("run", "repair:heldout?count=1", "--policy", f"scripted:{answers}", "--out", out)
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "[/INST] [bold]x[/bold] [abc]" in tiltyard("show", "repair", "--run", out).stdout
+
+
+FULL_DISK = """
+set -eu
+mount -t tmpfs -o size=300k tmpfs "$1"
+code=0
+"$2" run 'repair:heldout?count=400' --turns 1 --policy "scripted:$3" --out "$1/run" || code=$?
+"$4" -c "
+import pathlib, sys
+from tiltyard.store import RunReader
+with RunReader(pathlib.Path(sys.argv[1])) as reader:
+    print('kept', sum(1 for _ in reader.iter_trajectories()))
+" "$1/run"
+exit $code
+"""
+
+
+@pytest.mark.sandbox
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_disk_is_told_and_what_was_kept_stays(
+    answers: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    arguments = [str(small), str(COMMAND), str(answers), sys.executable]
+    # In a mount namespace of its own, so that the small disk goes away with it.
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", FULL_DISK, "sh", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+    assert_told(done, 3, "No space left")
+    assert "outcomes:" in done.stdout
+    assert int(done.stdout.split("kept ")[1].split()[0]) > 0
+
+
+@pytest.mark.sandbox
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_keeps_what_had_finished_and_leaves_nothing(
     start: Callable[..., "subprocess.Popen[str]"], answers: Path, tmp_path: Path, number: int
@@ -169,6 +223,7 @@ def test_a_stopped_run_keeps_what_had_finished_and_leaves_nothing(
     _, said = process.communicate(timeout=60)
 
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], said
+    assert "stopped; what had finished is kept" in said
     assert "Traceback" not in said
     with RunReader(out) as reader:
         assert sum(1 for _ in reader.iter_rows()) >= rows >= 3

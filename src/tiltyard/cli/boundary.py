@@ -11,16 +11,17 @@ Exit codes, the same for every command:
 """
 
 import asyncio
+import os
 import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.text import Text
 from typer.exceptions import TyperException
 
 from tiltyard.core.errors import TaskError, TiltyardError, UsageError
@@ -52,6 +53,9 @@ def run_async(work: Coroutine[Any, Any, int]) -> int:
         try:
             return await work
         except asyncio.CancelledError:
+            if task.cancelling() == 0:
+                raise RuntimeError("something was cancelled that nobody stopped") from None
+            errors.print("stopped; what had finished is kept", style="yellow")
             if terminated:
                 raise Terminated from None
             raise
@@ -74,25 +78,24 @@ def _explain(error: BaseException) -> int:
         case typer.Exit():
             return error.exit_code
         case typer.Abort() | KeyboardInterrupt() | asyncio.CancelledError():
-            errors.print("stopped; what had finished is kept", style="yellow")
             return EXIT_INTERRUPTED
         case Terminated():
             return EXIT_TERMINATED
         case TyperException():
-            errors.print(f"[red]error:[/red] {_plain(str(error))}")
-            errors.print("[bold]fix:[/bold] `--help` after the command tells its options.")
+            _say("error:", "red", str(error))
+            _say("fix:", "bold", "`--help` after the command tells its options.")
             return EXIT_USAGE
         case BaseExceptionGroup():
             # Tasks that failed together: the first one tells what happened.
             return _explain(_first(error))
         case TiltyardError():
-            errors.print(f"[red]error:[/red] {_plain(error.message)}")
+            _say("error:", "red", error.message)
             if error.fix:
-                errors.print(f"[bold]fix:[/bold] {_plain(error.fix)}")
+                _say("fix:", "bold", error.fix)
             return EXIT_USAGE if isinstance(error, (UsageError, TaskError)) else EXIT_CANNOT
-        case SystemExit():
-            return error.code if isinstance(error.code, int) else EXIT_OK
-        case BrokenPipeError():
+        case SystemExit(code=int(code)):
+            return code
+        case BrokenPipeError() if _stdout_is_closed():
             return EXIT_OK  # whoever read our output has seen enough
         case _:
             return _defect(error)
@@ -107,15 +110,30 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 def _defect(error: BaseException) -> int:
     text = "".join(traceback.format_exception(error))
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="tiltyard-defect-", suffix=".txt", delete=False
-    ) as file:
-        file.write(text)
-    errors.print(f"[red]defect:[/red] {type(error).__name__}: {_plain(str(error))}")
-    errors.print(f"[bold]fix:[/bold] please report it with {Path(file.name)}")
+    _say("defect:", "red", f"{type(error).__name__}: {error}")
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="tiltyard-defect-", suffix=".txt", delete=False, errors="backslashreplace"
+        ) as file:
+            file.write(text)
+    except OSError:
+        _say("fix:", "bold", f"please report it with these lines:\n{text[-2000:]}")
+    else:
+        _say("fix:", "bold", f"please report it with {file.name}")
     return EXIT_DEFECT
 
 
-def _plain(text: str) -> str:
-    """Text that Rich prints as it is."""
-    return text.replace("[", "\\[")
+def _say(label: str, style: str, text: str) -> None:
+    """Prints text as it is: it may come from a server or a program and hold Rich's markup."""
+    safe = text.encode("utf-8", "backslashreplace").decode()
+    errors.print(Text.assemble((label, style), " ", safe))
+
+
+def _stdout_is_closed() -> bool:
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        # Python flushes once more at its exit, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK
 from tiltyard.cli.demo_display import Display
-from tiltyard.cli.run import FAULTS, new_run_directory
+from tiltyard.cli.run import FAULTS, new_run_directory, write_whole
 from tiltyard.config import Settings
 from tiltyard.core.errors import StoreError
 from tiltyard.core.trajectory import Trajectory
@@ -52,6 +52,7 @@ async def demo(options: DemoOptions, settings: Settings) -> int:
     if options.quick:
         plan, recipe = quick(plan, recipe)
     directory = options.out or new_run_directory(settings.runs_dir, "demo")
+    summary = directory / SUMMARY_FILE
     console = Console(highlight=False)
     solved = ""
 
@@ -81,13 +82,13 @@ async def demo(options: DemoOptions, settings: Settings) -> int:
                     on_moment=display.moment,
                 )
                 report = await trainer.run()
+                wall_s = time.monotonic() - started
+                _print(console, report, wall_s=wall_s)
+                figures = summary_of(report, plan, wall_s=wall_s)
+                write_whole(summary, f"{json.dumps(figures, indent=2)}\n")
                 await learner.save(directory / POLICY_FILE)
-    wall_s = time.monotonic() - started
     plotted = _plot(directory / PLOT_FILE, report)
-    _print(console, report, wall_s=wall_s)
     _print_next(console, directory, solved=solved, plotted=plotted)
-    summary = directory / SUMMARY_FILE
-    _write(summary, summary_of(report, plan, wall_s=wall_s))
     console.print(str(summary), soft_wrap=True)
     faults = any(report.outcomes.get(outcome, 0) for outcome in FAULTS)
     return EXIT_LOOK if faults else EXIT_OK
@@ -113,13 +114,6 @@ def summary_of(report: TrainReport, plan: TrainPlan, *, wall_s: float) -> dict[s
         "validation_curve": report.validation,
         "wall_s": wall_s,
     }
-
-
-def _write(path: Path, document: dict[str, Any]) -> None:
-    try:
-        path.write_text(f"{json.dumps(document, indent=2)}\n")
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from None
 
 
 def _plot(path: Path, report: TrainReport) -> bool:
@@ -149,8 +143,12 @@ def _plot(path: Path, report: TrainReport) -> bool:
     axes.set(xlabel="update", ylabel="pass@1", ylim=(0, 1), title="Learning to repair code")
     axes.legend(loc="upper left", frameon=False)
     figure.tight_layout()
-    figure.savefig(path)
-    plt.close(figure)
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}.") from None
+    finally:
+        plt.close(figure)
     return True
 
 

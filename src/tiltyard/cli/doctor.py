@@ -5,6 +5,7 @@ import json
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tiltyard.cli.boundary import EXIT_CANNOT, EXIT_LOOK, EXIT_OK
 from tiltyard.sandbox.capabilities import CapabilityReport, Health
@@ -42,7 +43,7 @@ def _show(report: CapabilityReport) -> None:
         table.add_column(name, overflow="fold")
     for finding in report.findings:
         mark = f"[{_STYLES[finding.health]}]{finding.health}[/]"
-        table.add_row(finding.feature, mark, finding.detail, finding.fix)
+        table.add_row(finding.feature, mark, Text(finding.detail), Text(finding.fix))
     console.print(table)
     if report.enforced:
         limits = Table(title="By what each limit is held", title_justify="left")

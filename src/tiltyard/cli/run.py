@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from tiltyard.agents import parse_policy, read_fenced
 from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
@@ -56,9 +57,10 @@ async def run(options: RunOptions, settings: Settings) -> int:
             with _progress(len(tasks) * options.samples) as advance:
 
                 async def record(trajectory: Trajectory) -> None:
-                    await store.append(trajectory)
+                    # First here: it is told to the user even if the disk then refuses it.
                     trajectories.append(trajectory)
                     advance(trajectory)
+                    await store.append(trajectory)
 
                 async with open_yard(
                     sandboxes=options.concurrency, warm=min(4, options.concurrency)
@@ -77,8 +79,13 @@ async def run(options: RunOptions, settings: Settings) -> int:
     finally:
         await policy.aclose()
         if trajectories:
-            _write_results(directory / RESULTS_FILE, trajectories)
             _print(trajectories, directory, as_json=options.as_json)
+            write_whole(
+                directory / RESULTS_FILE,
+                "".join(f"{json.dumps(summary_line(each))}\n" for each in _ordered(trajectories)),
+            )
+    if not options.as_json:
+        Console(highlight=False).print(str(directory / RESULTS_FILE), soft_wrap=True)
     faults = any(trajectory.verdict.outcome in FAULTS for trajectory in trajectories)
     return EXIT_LOOK if faults else EXIT_OK
 
@@ -146,14 +153,21 @@ def summary_line(trajectory: Trajectory) -> dict[str, object]:
     }
 
 
-def _write_results(path: Path, trajectories: Sequence[Trajectory]) -> None:
-    ordered = sorted(trajectories, key=lambda trajectory: trajectory.id)
-    lines = "".join(f"{json.dumps(summary_line(each))}\n" for each in ordered)
+def _ordered(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    return sorted(trajectories, key=lambda trajectory: trajectory.id)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file so that it is there whole or not at all. Raises `StoreError`."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.write_text(lines)
+        draft.write_text(text)
+        draft.replace(path)
     except OSError as error:
-        # The trajectories themselves are in the store; this file can be made again from them.
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from None
+        draft.unlink(missing_ok=True)
+        raise StoreError(
+            f"{path} cannot be written: {error.strerror}.", fix="free space; the rollouts are kept."
+        ) from None
 
 
 def _print(trajectories: Sequence[Trajectory], directory: Path, *, as_json: bool) -> None:
@@ -163,7 +177,7 @@ def _print(trajectories: Sequence[Trajectory], directory: Path, *, as_json: bool
             "run": str(directory),
             "outcomes": {str(outcome): count for outcome, count in counts.items()},
             "mean_reward": _mean(trajectories),
-            "rollouts": [summary_line(each) for each in trajectories],
+            "rollouts": [summary_line(each) for each in _ordered(trajectories)],
         }
         print(json.dumps(document, indent=2))  # noqa: T201 - the command's output
         return
@@ -173,9 +187,8 @@ def _print(trajectories: Sequence[Trajectory], directory: Path, *, as_json: bool
     mean = _mean(trajectories)
     console.print(f"outcomes: {told}; mean reward {'none' if mean is None else f'{mean:.3f}'}")
     for trajectory in [each for each in trajectories if each.verdict.outcome in FAULTS][:3]:
-        console.print(f"[yellow]{trajectory.id}[/]: {trajectory.reward.why}")
-    console.print(f"rollouts and verdicts: {directory} (see one: tiltyard show ID)")
-    console.print(str(directory / RESULTS_FILE), soft_wrap=True)
+        console.print(Text(f"{trajectory.id}: {trajectory.reward.why}", style="yellow"))
+    console.print(Text(f"see one: tiltyard show ID --run {directory}"), soft_wrap=True)
 
 
 def _mean(trajectories: Sequence[Trajectory]) -> float | None:
@@ -195,7 +208,7 @@ def _families(trajectories: Sequence[Trajectory]) -> Table:
     for family, members in sorted(grouped.items()):
         mean = _mean(members)
         table.add_row(
-            family,
+            Text(family),
             str(len(members)),
             str(sum(each.reward.value == 1.0 for each in members)),
             "none" if mean is None else f"{mean:.2f}",

@@ -47,7 +47,8 @@ def _newest(runs_dir: Path) -> Path:
 
 def _print(trajectory: Trajectory, console: Console) -> None:
     verdict = trajectory.verdict
-    console.print(f"[bold]{trajectory.id}[/]  task {trajectory.task_id}  seed {trajectory.seed}")
+    console.print(Text(trajectory.id, style="bold"))
+    console.print(Text(f"task {trajectory.task_id}, seed {trajectory.seed}"))
     code = ""
     for number, step in enumerate(trajectory.steps, start=1):
         console.rule(f"turn {number} of {len(trajectory.steps)}", align="left")
@@ -59,13 +60,14 @@ def _print(trajectory: Trajectory, console: Console) -> None:
         table.add_column(name, overflow="fold")
     for check in verdict.checks:
         style = "green" if check.status is CheckStatus.PASSED else "red"
-        table.add_row(check.id, Text(check.status, style=style), Text(check.evidence))
+        table.add_row(Text(check.id), Text(check.status, style=style), Text(check.evidence))
     if verdict.checks:
         console.print(table)
     for sign in verdict.tamper:
         console.print(Text(f"tamper: {sign}", style="red"))
     if trajectory.shared_verdict_of:
-        console.print(f"the verdict is that of the identical answer {trajectory.shared_verdict_of}")
+        owner = trajectory.shared_verdict_of
+        console.print(Text(f"the verdict is that of the identical answer {owner}"))
     reward = "none" if trajectory.reward.value is None else f"{trajectory.reward.value:g}"
     console.print(Text(f"outcome {verdict.outcome}, reward {reward}: {trajectory.reward.why}"))
     versions = ", ".join(f"{name} {value}" for name, value in trajectory.versions.items() if value)
