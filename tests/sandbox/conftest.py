@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from sandbox.zygote_runs import PROGRAM
 from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Limits, SandboxSpec
 from tiltyard.sandbox.native.image import Image, host_image
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.supervised import Sandbox
+from tiltyard.sandbox.zygotes import ZygoteCells
 
 RunPython = Callable[..., Awaitable[ExecResult]]
 
@@ -50,6 +52,15 @@ async def sandbox(provider: NativeProvider, spec: SandboxSpec) -> AsyncIterator[
 def by_cgroup(provider: NativeProvider) -> bool:
     """Whether memory and processes are held by cgroups here, or only by limits of each process."""
     return provider.enforced[Limit.MEMORY] is Enforcement.CGROUP
+
+
+@pytest_asyncio.fixture
+async def cells(provider: NativeProvider, spec: SandboxSpec) -> AsyncIterator[ZygoteCells]:
+    """One cell of kept interpreters that run what they are sent."""
+    async with ZygoteCells(
+        provider, interpreter=provider.interpreter, program=PROGRAM, spec=spec, cells_max=1
+    ) as opened:
+        yield opened
 
 
 @pytest.fixture

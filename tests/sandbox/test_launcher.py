@@ -5,19 +5,16 @@ import fcntl
 import os
 import resource
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from sandbox.processes import children, launchers, name, supervisors
-from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxError, SandboxRefused
+from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxError
 from tiltyard.core.execution import Reason, SandboxSpec
 from tiltyard.sandbox.native import cgroups
-from tiltyard.sandbox.native.image import Image, Record, RecordKind
-from tiltyard.sandbox.native.launcher import CreateOrder, Launcher
-from tiltyard.sandbox.native.programs import native_program
+from tiltyard.sandbox.native.image import Image
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.supervised import Sandbox
@@ -296,102 +293,6 @@ async def test_a_provider_that_is_not_open(image: Image, spec: SandboxSpec) -> N
     await provider.aclose()
     with pytest.raises(SandboxDied):
         await provider.create(spec)
-
-
-async def test_an_image_that_cannot_be_shown_is_refused_with_the_step(spec: SandboxSpec) -> None:
-    missing = Record(kind=RecordKind.BIND, path="/usr", argument=b"/no/such/directory")
-    outside = Record(kind=RecordKind.FILE, path="/../../escape", argument=b"x")
-    for record in (missing, outside):
-        image = Image(name="host", records=(record,), environment={})
-        with pytest.raises(SandboxRefused, match="cannot be staged"):
-            await NativeProvider(image=image).__aenter__()
-    assert spec.image == "host"
-
-
-async def test_an_image_without_what_the_sandbox_needs(spec: SandboxSpec) -> None:
-    image = Image(
-        name="host",
-        records=(Record(kind=RecordKind.DIRECTORY, path="/workspace"),),
-        environment={},
-    )
-    async with NativeProvider(image=image) as provider:
-        with pytest.raises(SandboxRefused, match="could not be built"):
-            await provider.create(spec)
-        await until(lambda: not supervisors())
-
-
-async def started(stage: Path, cgroup_paths: list[str]) -> Launcher:
-    return await Launcher.start(
-        launcher=native_program("tiltyard-launcher"),
-        init=native_program("tiltyard-init"),
-        stage=stage,
-        cgroups=cgroup_paths,
-    )
-
-
-async def test_a_launcher_that_cannot_start_names_the_step(tmp_path: Path) -> None:
-    with pytest.raises(SandboxRefused, match=r"mount\(stage\)"):
-        await started(tmp_path / "nowhere", [])
-    with pytest.raises(SandboxRefused, match=r"mkdir\(cgroup\)"):
-        await started(tmp_path, ["/proc/no/cgroup"])
-    with pytest.raises(SandboxRefused, match="cannot start"):
-        await Launcher.start(launcher=tmp_path / "none", init=tmp_path, stage=tmp_path, cgroups=[])
-    with pytest.raises(SandboxRefused, match=r"open\(tiltyard-init\)"):
-        await Launcher.start(
-            launcher=native_program("tiltyard-launcher"),
-            init=tmp_path / "none",
-            stage=tmp_path,
-            cgroups=[],
-        )
-
-
-def order(id_: str, *, settings: list[tuple[str, str]], image: int = 0) -> CreateOrder:
-    return CreateOrder(
-        id=id_,
-        image=image,
-        disk_bytes=1 << 20,
-        inodes=256,
-        for_zygotes=False,
-        first_id=3_000_000_000,
-        oom_file="",
-        directories=[],
-        settings=settings,
-    )
-
-
-async def test_requests_that_are_too_big_or_wrong(tmp_path: Path) -> None:
-    launcher = await started(tmp_path, [])
-    try:
-        with pytest.raises(SandboxRefused, match="more than 65536"):
-            await launcher.create(order("big", settings=[("/x" * 20_000, "1" * 40_000)]))
-        with pytest.raises(SandboxRefused, match="cgroup request: Invalid argument"):
-            await launcher.create(order("many", settings=[("/x", "1")] * 65))
-        with pytest.raises(SandboxRefused, match=r"write\(cgroup limit\): No such file"):
-            await launcher.create(order("absent", settings=[("/nowhere/x", "1")]))
-        made = await launcher.create(order("unstaged", settings=[], image=7))
-        assert await made.gone == 0
-        made.control.close()
-        os.close(made.pidfd)
-        with pytest.raises(SandboxRefused, match="image number"):
-            await launcher.add_image(99, b"x")
-        with pytest.raises(SandboxRefused, match="image description"):
-            await launcher.add_image(1, b"garbage")
-    finally:
-        await launcher.close()
-    await launcher.close()
-
-
-async def test_garbage_to_the_launcher_is_answered(tmp_path: Path) -> None:
-    """Only the host speaks to it; still, no bytes may crash what all sandboxes hang on."""
-    launcher = await started(tmp_path, [])
-    ours = launcher._socket
-    for garbage in (b"", b"\x00", b"\x02\x00\x00\x00", b"\xff" * 300, b"\x02\0\0\0" + b"\xff" * 8):
-        if garbage:
-            ours.send(garbage)
-    with pytest.raises(SandboxRefused, match="image number"):
-        await launcher.add_image(99, b"x")
-    assert isinstance(ours, socket.socket)
-    await launcher.close()
 
 
 @pytest.mark.slow
