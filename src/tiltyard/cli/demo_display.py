@@ -70,6 +70,10 @@ class Display:
             f"{started.warm_start_steps} steps, {started.exact_match:.3f} exact"
         )
         self._say(self._note)
+        if started.cache_problem:
+            self._console.print(
+                Text(f"the warm start is not kept for next time: {started.cache_problem}")
+            )
 
     def moment(self, moment: Moment) -> None:
         if moment.reward_mean is not None and (

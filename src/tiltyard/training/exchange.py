@@ -88,6 +88,8 @@ class Started:
     """Part of sampled answers that equal the reference's line, when the warm start stopped."""
     warm_start_steps: int
     warm_start_cpu_s: float
+    cache_problem: str = ""
+    """Why the warm start could not be kept for the next run; empty when it is."""
 
 
 def pack_frame(document: dict[str, Any]) -> bytes:

@@ -6,7 +6,6 @@ dies, every waiting and every later request raises `LearnerDied` with the last i
 """
 
 import asyncio
-import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -84,7 +83,6 @@ async def running_process(
         stdout=PIPE,
         stderr=PIPE,
         limit=_STREAM_LIMIT_BYTES,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
     )
     client = LearnerClient(process, close_timeout_s=close_timeout_s)
     async with asyncio.TaskGroup() as tasks:
@@ -147,19 +145,25 @@ class LearnerClient:
         await self._request("save", {"path": str(path)})
 
     async def close(self) -> None:
-        """End the process: ask, wait, then kill. Calling it again does nothing."""
+        """End the process: ask, wait, then kill. Calling it again does nothing.
+
+        One that is at work would not hear the asking: it is killed at once.
+        """
         if self._closed:
             return
         self._closed = True
         try:
-            async with asyncio.timeout(self._close_timeout_s):
-                await self._write(pack_frame({"number": 0, "op": "close"}))
-                await self._process.wait()
+            if not self._waiting:
+                async with asyncio.timeout(self._close_timeout_s):
+                    await self._write(pack_frame({"number": 0, "op": "close"}))
+                    await self._process.wait()
         except (TimeoutError, LearnerDied):
+            pass  # it does not hear: killed below
+        finally:
             if self._process.returncode is None:
                 self._process.kill()
             await self._process.wait()
-        self._fail("it was closed")
+            self._fail("it was closed")
 
     async def read_answers(self) -> None:
         """Hand every answer to who waits for it, until the process ends."""

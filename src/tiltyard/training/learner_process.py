@@ -144,6 +144,7 @@ class _Session:
             exact_match=begun.exact_match,
             warm_start_steps=begun.steps,
             warm_start_cpu_s=begun.cpu_s,
+            cache_problem=begun.cache_problem,
         )
         return value_to_json(started)
 

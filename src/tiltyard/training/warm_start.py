@@ -14,13 +14,13 @@ is kept under that key.
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 
 import torch
 
-from tiltyard.core.errors import UsageError
+from tiltyard.core.errors import StoreError, UsageError
 from tiltyard.core.task import Split, Task
 from tiltyard.tasks.repair import REVISION as PACK_REVISION, make_task
 from tiltyard.training.answer import render_answer, render_prompt
@@ -42,11 +42,10 @@ REVISION = "1"
 """Raised whenever the same recipe may give other weights than before."""
 
 # Training seeds are endless; these ranges keep apart what must not overlap. Reinforcement
-# learning takes seeds from RL_FIRST_SEED on.
+# learning takes seeds above all of them: see `trainer.FIRST_SEED`.
 _CORPUS_FIRST_SEED = 10_000_000
-_READING_FIRST_SEED = 40_000_000
 _CHECK_FIRST_SEED = 20_000_000
-RL_FIRST_SEED = 30_000_000
+_READING_FIRST_SEED = 40_000_000
 _CORPUS_TASKS = 600
 _CHECK_TASKS = 100
 _CHECK_SAMPLES = 4
@@ -78,6 +77,8 @@ class WarmStarted:
     steps: int
     cpu_s: float
     """CPU time of making it, whenever that was."""
+    cache_problem: str = ""
+    """Why it could not be kept for the next run; empty when it is."""
 
 
 def warm_start(
@@ -89,25 +90,29 @@ def warm_start(
 ) -> WarmStarted:
     """Read the warm start from the cache, or make it and keep it there.
 
-    A damaged cache file is replaced. Raises StoreError when the cache cannot be written.
+    A damaged cache file is replaced. A cache that cannot be used costs time and nothing else: the
+    result says so.
     """
     path = cache_dir / f"warm-start-{_content_key(recipe, precision)}.policy"
-    if path.exists():
-        try:
+    try:
+        if path.exists():
             return _read(path, precision)
-        except CheckpointDamaged:
-            path.unlink(missing_ok=True)
+    except CheckpointDamaged:
+        pass  # replaced below
+    except OSError as error:
+        return replace(_make(recipe, precision, report), cache_problem=f"{path}: {error.strerror}")
     made = _make(recipe, precision, report)
     notes = {"exact_match": made.exact_match, "steps": made.steps, "cpu_s": made.cpu_s}
-    save_checkpoint(
-        path,
-        Checkpoint(
-            shape=made.trainable.shape,
-            tokenizer=made.tokenizer,
-            weights=made.trainable.weights(),
-            notes=notes,
-        ),
+    checkpoint = Checkpoint(
+        shape=made.trainable.shape,
+        tokenizer=made.tokenizer,
+        weights=made.trainable.weights(),
+        notes=notes,
     )
+    try:
+        save_checkpoint(path, checkpoint)
+    except StoreError as error:
+        return replace(made, cache_problem=error.message)
     return made
 
 
@@ -136,6 +141,8 @@ def _content_key(recipe: Recipe, precision: torch.dtype) -> str:
         "plan": asdict(recipe.warm_start),
         "weight_decay": recipe.weight_decay,
         "gradient_norm_max": recipe.gradient_norm_max,
+        # It decides when imitation stops.
+        "temperature": recipe.temperature,
     }
     return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=12).hexdigest()
 
