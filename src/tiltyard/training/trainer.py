@@ -151,6 +151,8 @@ class Trainer:
         await self._learner.use_best()
         after = await self._evaluate("test after", test)
         unseen_after = await self._evaluate("unseen after", unseen)
+        tally.phase = "done"
+        self._tell()
         return TrainReport(
             before=before,
             after=after,
