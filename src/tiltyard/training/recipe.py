@@ -45,9 +45,9 @@ class Recipe:
     layers: int = 5
     heads: int = 4
     warm_start: WarmStartPlan = field(default_factory=WarmStartPlan)
-    updates: int = 300
+    updates: int = 180
     """Planned optimiser steps of reinforcement learning; the learning rate's decay follows it."""
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-3
     warm_up_updates: int = 10
     decay_from: float = 0.5
     """Part of the updates after which the learning rate falls linearly to its last value."""
