@@ -27,9 +27,9 @@
 #define INPUT_BYTES_MAX (16u << 20)
 #define DECIDED (EXIT_WALL | EXIT_OUTPUT | EXIT_KILLED | EXIT_INPUT)
 
-static bool filter_each_program;
+static bool restrict_each_program;
 
-void exec_set_up(bool filter_each) { filter_each_program = filter_each; }
+void exec_set_up(bool restrict_each) { restrict_each_program = restrict_each; }
 
 static void spawn(struct outbox *outbox, uint32_t id, const struct start *start,
                   const struct limits *limits) {
@@ -38,7 +38,7 @@ static void spawn(struct outbox *outbox, uint32_t id, const struct start *start,
     execution_refuse(outbox, id, EAGAIN, "executions at once");
     return;
   }
-  const char *failed = start_program(start, limits, filter_each_program, execution->fds,
+  const char *failed = start_program(start, limits, restrict_each_program, execution->fds,
                                      &execution->report, &execution->pid);
   if (failed) {
     execution_refuse(outbox, id, errno, failed);
@@ -46,7 +46,6 @@ static void spawn(struct outbox *outbox, uint32_t id, const struct start *start,
     return;
   }
   execution->zygote = start->flags & SPAWN_ZYGOTE;
-  execution_started(outbox, execution);
 }
 
 void exec_spawn(struct outbox *outbox, const struct frame *frame) {

@@ -9,10 +9,10 @@
 
 #define POLLED_PER_EXECUTION 3
 
-/* In a sandbox made for a zygote, the supervisor and the zygote stay without a system-call filter,
- * because the zygote makes namespaces for its runs; every other program gets the filter at its
- * start. Otherwise the supervisor itself has it, and all that it starts inherits it. */
-void exec_set_up(bool filter_each);
+/* In a sandbox made for a zygote, the supervisor and the zygote keep their capabilities and stay
+ * without a system-call filter, because the zygote makes namespaces for its runs; every other program
+ * is restricted at its start. Otherwise the supervisor itself is, and all that it starts inherits it. */
+void exec_set_up(bool restrict_each);
 
 void exec_spawn(struct outbox *outbox, const struct frame *frame);
 void exec_fork(struct outbox *outbox, const struct frame *frame);

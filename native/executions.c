@@ -70,12 +70,6 @@ void execution_refuse(struct outbox *outbox, uint32_t id, int error, const char 
   send_exit(outbox, id, error, EXIT_NOT_STARTED, NULL, NULL, call);
 }
 
-void execution_started(struct outbox *outbox, const struct execution *execution) {
-  struct body body = {.length = 0};
-  put_u32(&body, (uint32_t)execution->pid);
-  outbox_frame(outbox, FRAME_STARTED, 0, execution->id, body.bytes, body.length);
-}
-
 void execution_kill(struct execution *execution, uint32_t flag) {
   execution->flags |= flag;
   if (execution->exited) return;

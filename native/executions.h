@@ -41,7 +41,6 @@ struct execution *execution_find(uint32_t id);
 struct execution *execution_add(uint32_t id, struct limits limits);
 /* Says that an execution never came to be. */
 void execution_refuse(struct outbox *outbox, uint32_t id, int error, const char *call);
-void execution_started(struct outbox *outbox, const struct execution *execution);
 /* Kills it with all that it started, and again until it is gone; `flag` 0 adds no reason. */
 void execution_kill(struct execution *execution, uint32_t flag);
 /* Reads one descriptor once. Returns bytes read, 0 at its end, -1 when there is nothing now. */

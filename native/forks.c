@@ -94,7 +94,6 @@ void forks_hear(struct outbox *outbox, struct execution *zygote) {
       run->pid = report.value;
       run->started_us = now_us();
       if (run->limits.wall_ms) run->deadline_us = run->started_us + run->limits.wall_ms * 1000ull;
-      execution_started(outbox, run);
       if (run->flags) execution_kill(run, 0); /* its end was decided before its pid was known */
     } else {
       if (report.kind != REPORT_EXITED) run->flags |= EXIT_NOT_STARTED;

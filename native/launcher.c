@@ -113,8 +113,10 @@ static const char *become_init(const struct rootfs *rootfs) {
   return "exec(tiltyard-init)";
 }
 
-static void run_child(const struct rootfs *rootfs, int control, int go) {
+static void run_child(const struct rootfs *rootfs, const struct cgroup_entry *entry, int control, int go) {
   char byte;
+  const char *failed = entry_take(entry);
+  int error = errno;
   if (read(go, &byte, 1) != 1) _exit(1); /* the launcher gave up on it, or died */
   /* The host's own streams (a terminal, a log) stay out of the sandbox. */
   int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -129,7 +131,8 @@ static void run_child(const struct rootfs *rootfs, int control, int go) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
-  const char *failed = become_init(rootfs);
+  errno = error;
+  if (!failed) failed = become_init(rootfs);
   struct outbox outbox = {0};
   struct body body = {.length = 0};
   put_u32(&body, (uint32_t)errno);
@@ -139,12 +142,16 @@ static void run_child(const struct rootfs *rootfs, int control, int go) {
   _exit(1);
 }
 
-static pid_t clone_child(int *pidfd) {
+static pid_t clone_child(const struct cgroup_entry *entry, int *pidfd) {
   struct clone_args arguments = {
       .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
                CLONE_PIDFD,
       .pidfd = (uint64_t)(uintptr_t)pidfd,
       .exit_signal = SIGCHLD};
+  if (entry->into >= 0) {
+    arguments.flags |= CLONE_INTO_CGROUP;
+    arguments.cgroup = (uint64_t)entry->into;
+  }
   return (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
 }
 
@@ -160,18 +167,20 @@ static const char *start_sandbox(const struct rootfs *rootfs, uint32_t first_id,
     return "pipe";
   }
   fflush(NULL);
-  pid_t pid = clone_child(&fds[1]);
+  struct cgroup_entry entry;
+  const char *failed = owned_open_entry(owned, &entry);
+  pid_t pid = failed ? -1 : clone_child(&entry, &fds[1]);
   if (pid == 0) {
     close(go[1]);
-    run_child(rootfs, sockets[1], go[0]);
+    run_child(rootfs, &entry, sockets[1], go[0]);
   }
   int error = errno;
+  entry_close(&entry);
   close(sockets[1]);
   close(go[0]);
   fds[0] = sockets[0];
   errno = error;
-  const char *failed = pid < 0 ? "clone3(namespaces)" : map_ids(pid, first_id);
-  if (!failed) failed = owned_attach(owned, pid);
+  if (!failed) failed = pid < 0 ? "clone3(namespaces)" : map_ids(pid, first_id);
   if (!failed && write(go[1], "", 1) != 1) failed = "write(go)";
   error = errno;
   close(go[1]); /* without the byte the child exits */

@@ -13,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CGROUPS_MAX 16
 #define SETTINGS_MAX 64
 #define RETRY_MS 2
 #define LAST_TRIES 2000
@@ -84,14 +83,35 @@ const char *owned_make_cgroups(struct owned *owned, struct fields *fields) {
   return failed;
 }
 
-const char *owned_attach(struct owned *owned, pid_t pid) {
-  char path[4096], text[16];
-  snprintf(text, sizeof text, "%d", pid);
+/* Moving a process from outside makes the kernel wait for a grace period of several milliseconds. It
+ * need not when a single thread of v1 moves itself, or when a child is born into its v2 cgroup. */
+const char *owned_open_entry(const struct owned *owned, struct cgroup_entry *entry) {
+  char path[4096];
+  *entry = (struct cgroup_entry){.count = 0, .into = -1};
   for (char **each = owned->cgroups; *each; each++) {
-    snprintf(path, sizeof path, "%s/cgroup.procs", *each);
-    if (write_setting(path, text)) return "write(cgroup.procs)";
+    snprintf(path, sizeof path, "%s/tasks", *each);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0) {
+      entry->tasks[entry->count++] = fd;
+      continue;
+    }
+    if (errno != ENOENT || entry->into >= 0) return "open(cgroup tasks)";
+    entry->into = open(*each, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (entry->into < 0) return "open(cgroup)";
   }
   return NULL;
+}
+
+const char *entry_take(const struct cgroup_entry *entry) {
+  for (int i = 0; i < entry->count; i++)
+    if (write(entry->tasks[i], "0", 1) != 1) return "write(cgroup tasks)";
+  return NULL;
+}
+
+void entry_close(struct cgroup_entry *entry) {
+  for (int i = 0; i < entry->count; i++) close(entry->tasks[i]);
+  if (entry->into >= 0) close(entry->into);
+  *entry = (struct cgroup_entry){.count = 0, .into = -1};
 }
 
 /* True when none of the directories is left. */

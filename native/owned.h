@@ -9,6 +9,14 @@
 
 #define SANDBOX_ID_BYTES 64
 
+#define CGROUPS_MAX 16
+
+struct cgroup_entry {
+  int tasks[CGROUPS_MAX]; /* v1: the file by which a thread enters */
+  int count;
+  int into; /* v2: the directory to be cloned into; -1: none */
+};
+
 struct owned {
   char id[SANDBOX_ID_BYTES];
   pid_t pid;       /* 0: not started, or reaped */
@@ -26,7 +34,11 @@ const char *owned_set_up(char **cgroups);
 struct owned *owned_add(struct text id, struct fields *fields);
 /* Makes the directories and sets their limits: two lists of equal length, paths and values. */
 const char *owned_make_cgroups(struct owned *owned, struct fields *fields);
-const char *owned_attach(struct owned *owned, pid_t pid);
+/* Opens what a child needs to put itself into the cgroups; see owned.c. Close it with `entry_close`. */
+const char *owned_open_entry(const struct owned *owned, struct cgroup_entry *entry);
+/* In the child: the v1 part of entering. */
+const char *entry_take(const struct cgroup_entry *entry);
+void entry_close(struct cgroup_entry *entry);
 /* Gives up a sandbox that did not start; the next sweep removes its cgroups. */
 void owned_give_up(struct owned *owned);
 /* Reaps what died, removes its cgroups, and tells each that is wholly gone, with how many of its

@@ -18,8 +18,8 @@
 
 /* host to supervisor */
 enum {
-  FRAME_SPAWN = 1, /* u32 flags, limits, list argv, list env, string cwd, string stdin; -> STARTED, EXIT */
-  FRAME_FORK = 2,  /* u32 zygote's id, limits: a run forked from it; -> STARTED, EXIT */
+  FRAME_SPAWN = 1, /* u32 flags, limits, list argv, list env, string cwd, string stdin; -> EXIT */
+  FRAME_FORK = 2,  /* u32 zygote's id, limits: a run forked from it; -> EXIT */
   FRAME_INPUT = 3, /* raw bytes for the execution's channel */
   FRAME_KILL = 4,  /* id 0: every execution */
   FRAME_WRITE = 5, /* u32 mode, u32 append, string path, string bytes; -> DONE or ERROR */
@@ -40,7 +40,6 @@ enum {
 /* supervisor to host */
 enum {
   FRAME_HELLO = 64,   /* u32 protocol version: the sandbox is complete */
-  FRAME_STARTED = 65, /* u32 pid inside the sandbox */
   FRAME_STDOUT = 66,  /* raw bytes */
   FRAME_STDERR = 67,  /* raw bytes */
   FRAME_CHANNEL = 68, /* raw bytes; an empty body: the program closed its end */

@@ -59,7 +59,7 @@ static int stdin_of(struct text bytes) {
   return fd;
 }
 
-static const char *become(const struct start *start, const struct limits *limits, bool filter,
+static const char *become(const struct start *start, const struct limits *limits, bool restrict_it,
                           const int sources[4]) {
   static const int signals[] = {SIGCHLD, SIGPIPE, SIGTERM, SIGINT, SIGHUP};
   sigset_t none;
@@ -83,9 +83,9 @@ static const char *become(const struct start *start, const struct limits *limits
   }
   if (chdir(start->cwd)) return "chdir";
   const char *failed = restrict_resources(limits);
-  if (!failed && !(start->flags & SPAWN_ZYGOTE)) {
-    failed = restrict_capabilities();
-    if (!failed && filter) failed = restrict_system_calls();
+  if (restrict_it && !(start->flags & SPAWN_ZYGOTE)) {
+    if (!failed) failed = restrict_capabilities();
+    if (!failed) failed = restrict_system_calls();
   }
   if (failed) return failed;
   environ = start->env;
@@ -93,18 +93,18 @@ static const char *become(const struct start *start, const struct limits *limits
   return "exec";
 }
 
-static void child(const struct start *start, const struct limits *limits, bool filter,
+static void child(const struct start *start, const struct limits *limits, bool restrict_it,
                   const int sources[4], int report_source) {
   struct start_failure failure = {0};
   int report = fcntl(report_source, F_DUPFD_CLOEXEC, ABOVE_ALL);
-  const char *failed = become(start, limits, filter, sources);
+  const char *failed = become(start, limits, restrict_it, sources);
   failure.error = errno;
   strncpy(failure.call, failed, sizeof failure.call - 1);
   (void)!write(report, &failure, sizeof failure);
   _exit(127);
 }
 
-const char *start_program(const struct start *start, const struct limits *limits, bool filter,
+const char *start_program(const struct start *start, const struct limits *limits, bool restrict_it,
                           int streams[3], int *report, pid_t *pid) {
   int channel_type = start->flags & SPAWN_ZYGOTE    ? SOCK_SEQPACKET
                      : start->flags & SPAWN_CHANNEL ? SOCK_STREAM
@@ -121,7 +121,7 @@ const char *start_program(const struct start *start, const struct limits *limits
     *pid = fork();
     if (*pid == 0) {
       const int sources[4] = {input, far[0], far[1], far[2]};
-      child(start, limits, filter, sources, pair[1]);
+      child(start, limits, restrict_it, sources, pair[1]);
     }
     if (*pid < 0) {
       failed = "fork";

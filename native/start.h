@@ -29,7 +29,7 @@ bool open_streams(int near[3], int far[3], int channel_type);
 
 /* Starts the program. Returns NULL, or the call that failed with errno set. `streams` gets the near
  * ends (-1 where there is none), `report` the pipe that is empty at its end when the start went well. */
-const char *start_program(const struct start *start, const struct limits *limits, bool filter,
+const char *start_program(const struct start *start, const struct limits *limits, bool restrict_it,
                           int streams[3], int *report, pid_t *pid);
 
 #endif

@@ -114,11 +114,12 @@ async def test_old_specs_do_not_keep_sandboxes(watched: Watched, spec: SandboxSp
 
 
 async def test_no_more_are_in_use_than_may_be(watched: Watched, spec: SandboxSpec) -> None:
+    together = asyncio.Barrier(3)
     most = 0
 
     async def use(pool: Pool) -> None:
         nonlocal most
-        async with pool.sandbox(spec) as sandbox:
+        async with pool.sandbox(spec) as sandbox, together:
             most = max(most, pool.counts.in_use)
             assert (await sandbox.run(["true"])).ok
 

@@ -217,11 +217,12 @@ async def test_a_run_cannot_stop_or_kill_itself_into_limbo(cells: ZygoteCells) -
 
 
 async def test_one_run_at_a_time_in_each_cell(provider: NativeProvider, spec: SandboxSpec) -> None:
+    together = asyncio.Barrier(2)
     running = most = 0
 
     async def use(opened: ZygoteCells) -> None:
         nonlocal running, most
-        async with opened.run(wall_s=20) as run:
+        async with opened.run(wall_s=20) as run, together:
             running += 1
             most = max(most, running)
             assert await ask(run, "answer = 1") == "1"

@@ -72,7 +72,6 @@ async def test_no_cheat_is_paid_and_none_goes_unscored(
 ) -> None:
     verdict = await verifier.verify(task(hidden, time_limit_s=0.8), answer(cheat.source))
     assert verdict.outcome is Outcome.GRADED, verdict.detail
-    assert verdict.detail == "", "no second try was needed"
     assert reward_of(verdict).value == 0.0
     assert verdict.passed == 0 or cheat.lucky, verdict.checks
     assert len(verdict.checks) == 6

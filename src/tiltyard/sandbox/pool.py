@@ -215,10 +215,12 @@ class Pool:
             self._filling[spec] += 1
             refill = self._group.create_task(self._add_warm(spec))
             self._refills.add(refill)
+            # A task that is cancelled before its first step runs none of itself.
             refill.add_done_callback(partial(self._refilled, spec))
 
-    def _refilled(self, spec: SandboxSpec, refill: "asyncio.Task[None]") -> None:
-        # In a callback, because a task that is cancelled before its first step runs none of itself.
+    def _refilled(self, spec: SandboxSpec, refill: "asyncio.Task[None] | None") -> None:
+        if refill is None or refill not in self._refills:
+            return  # counted already, in the step that made the sandbox available
         self._refills.discard(refill)
         self._filling[spec] -= 1
         if not self._filling[spec]:
@@ -233,7 +235,9 @@ class Pool:
             return
         kept = self._warm.get(spec)
         if kept is not None:
+            # In one step: whoever acquires in between would count this sandbox twice.
             kept.append(sandbox)
+            self._refilled(spec, asyncio.current_task())
         else:
             await _close_all([sandbox])
 

@@ -37,7 +37,6 @@ class FrameType(IntEnum):
     LIST = 7
     PING = 8
     HELLO = 64
-    STARTED = 65
     STDOUT = 66
     STDERR = 67
     CHANNEL = 68

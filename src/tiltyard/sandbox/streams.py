@@ -60,6 +60,15 @@ class ChannelInbox:
         self._closed = True
         self._wake()
 
+    def take_framed(self) -> bytes | None:
+        """The next block with its u32 length in front, when all of it has come; else None."""
+        end = 4 + int.from_bytes(self._buffer[:4], "little")
+        if len(self._buffer) < end:
+            return None
+        taken = bytes(self._buffer[4:end])
+        del self._buffer[:end]
+        return taken
+
     async def take(self, count: int) -> bytes:
         """Waits for exactly `count` bytes. Raises `ChannelClosed` when they can no longer come."""
         while len(self._buffer) < count:

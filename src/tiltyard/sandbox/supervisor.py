@@ -67,8 +67,6 @@ class Execution:
                 self.channel.close()
             case FrameType.EXIT:
                 self.end(parse_exit(received.body))
-            case FrameType.STARTED:
-                pass
             case _:
                 raise ProtocolError(f"{received.type.name} for an execution")
 

@@ -21,7 +21,7 @@ from tiltyard.core.task import CallSuite, PytestSuite, Submission, Task
 from tiltyard.core.verdict import Check, Outcome, Verdict
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
-from tiltyard.verify.split.calls import judge_calls
+from tiltyard.verify.split.calls import EncodedSuites, judge_calls
 from tiltyard.verify.split.candidate import Candidate
 from tiltyard.verify.split.inside import codec
 from tiltyard.verify.split.pytests import FileReport, checks_of, run_file, test_files
@@ -29,6 +29,7 @@ from tiltyard.verify.submission import Taken, take
 
 VERSION = "split-1"
 TRIES = 2
+TESTER_EXTRA_S = 3.0
 SUITES_KEPT_MAX = 1_000
 """Test ids are kept for the suites seen last; those of an older one are found again."""
 
@@ -64,6 +65,7 @@ class SplitVerifier:
         )
         self._expected: dict[str, tuple[str, ...]] = {}
         self._expecting = asyncio.Lock()
+        self._encoded = EncodedSuites()
 
     async def __aenter__(self) -> Self:
         await self._candidates.__aenter__()
@@ -138,9 +140,12 @@ class SplitVerifier:
     ) -> tuple[tuple[Check, ...], float]:
         if not suite.cases:
             raise GraderError(f"task {task.id} has no tests.", fix="give it at least one case.")
+        requests = self._encoded.requests_of(suite)
         async with self._candidates.run(wall_s=task.time_limit_s) as run:
             candidate = Candidate(run, deadline_s=task.time_limit_s)
-            checks = await judge_calls(candidate, module=task.module, source=source, suite=suite)
+            checks = await judge_calls(
+                candidate, module=task.module, source=source, suite=suite, requests=requests
+            )
             await run.end()
             return checks, run.cpu_s
 
@@ -174,9 +179,11 @@ class SplitVerifier:
     ) -> tuple[tuple[FileReport, ...], float]:
         reports: list[FileReport] = []
         cpu_s = 0.0
+        # While the solution answers, its tests wait; what is left must be enough on a busy machine.
+        tester_s = task.time_limit_s * 2 + TESTER_EXTRA_S
         for file in test_files(suite):
             async with (
-                self._testers.run(wall_s=task.time_limit_s * 2) as tester,
+                self._testers.run(wall_s=tester_s) as tester,
                 self._candidates.run(wall_s=task.time_limit_s) as run,
             ):
                 report = await run_file(
@@ -186,7 +193,7 @@ class SplitVerifier:
                     source=source,
                     file=file,
                     suite=suite,
-                    deadline_s=task.time_limit_s * 2,
+                    deadline_s=tester_s,
                 )
                 reports.append(report)
                 await run.end()

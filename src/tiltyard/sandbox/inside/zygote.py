@@ -185,7 +185,7 @@ class Zygote:
         score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(score, b"1000")
         os.closerange(4, DESCRIPTORS_MAX)
-        return socket.socket(fileno=3)
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, 3)
 
     def isolate(self) -> None:
         check(libc.unshare(CLONE_NEWNS | CLONE_NEWIPC), "unshare")

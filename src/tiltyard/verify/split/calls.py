@@ -1,5 +1,6 @@
 """Judging a solution by plain calls: ask, decode, compare. What is expected never leaves."""
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
 
@@ -8,19 +9,49 @@ from tiltyard.core.values import Value
 from tiltyard.core.verdict import Check, CheckStatus
 from tiltyard.verify.compare import same
 from tiltyard.verify.evidence import plain, shown
-from tiltyard.verify.split.candidate import Candidate, Gone, Reply, beside_the_loop
+from tiltyard.verify.split.candidate import Candidate, Gone, Reply, beside_the_loop, framed
+
+SUITES_KEPT_MAX = 256
+SUITE_KEPT_BYTES_MAX = 256 * 1024
+"""A larger suite is encoded anew each time; running it costs more."""
+
+
+class EncodedSuites:
+    """The encoded requests of the suites judged last: a group's answers all meet the same one."""
+
+    def __init__(self) -> None:
+        # By identity, because a suite's arguments are mutable and have no hash; holding the suite
+        # keeps its identity from being another one's.
+        self._kept: OrderedDict[int, tuple[CallSuite, tuple[bytes, ...]]] = OrderedDict()
+
+    def requests_of(self, suite: CallSuite) -> tuple[bytes, ...]:
+        """Raises `codec.BadValueError` for a case whose arguments cannot cross."""
+        kept = self._kept.get(id(suite))
+        if kept is not None:
+            self._kept.move_to_end(id(suite))
+            return kept[1]
+        requests = tuple(map(framed, _requests(suite)))
+        if sum(map(len, requests)) <= SUITE_KEPT_BYTES_MAX:
+            self._kept[id(suite)] = (suite, requests)
+            if len(self._kept) > SUITES_KEPT_MAX:
+                self._kept.popitem(last=False)
+        return requests
 
 
 async def judge_calls(
-    candidate: Candidate, *, module: str, source: bytes, suite: CallSuite
+    candidate: Candidate,
+    *,
+    module: str,
+    source: bytes,
+    suite: CallSuite,
+    requests: tuple[bytes, ...],
 ) -> tuple[Check, ...]:
     """Runs every case; returns one check for each, in the suite's order.
 
-    Requests are sent ahead, since none depends on an earlier answer: the solution sees inputs only.
-    Raises `SandboxDied` when the fault is ours, and `codec.BadValueError` for a case whose
-    arguments cannot cross.
+    `requests` are the suite's. They are sent ahead, since none depends on an earlier answer: the
+    solution sees inputs only. Raises `SandboxDied` when the fault is ours.
     """
-    candidate.ask([("load", module, source), *_requests(suite)])
+    candidate.ask(framed(("load", module, source)), *requests)
     loaded = await candidate.receive()
     if isinstance(loaded, Gone):
         return _not_run(suite.cases, loaded.status, f"while loading: {loaded.evidence}")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -69,17 +69,9 @@ class Candidate:
         self._ahead: deque[int] = deque()
         self._ahead_bytes = 0
 
-    def ask(self, requests: Iterable[Value]) -> None:
-        """Asks in order. Goes ahead of the replies, as far as the run's input holds it.
-
-        Raises `codec.BadValueError` for a request that cannot cross.
-        """
-        self._later.extend(codec.frame(codec.encode(request)) for request in requests)
-        self._send_ahead()
-
-    def ask_encoded(self, request: bytes) -> None:
-        """The same for one request that is encoded already."""
-        self._later.append(codec.frame(request))
+    def ask(self, *frames: bytes) -> None:
+        """Asks in order what `framed` made. Goes ahead of the replies as far as there is room."""
+        self._later.extend(frames)
         self._send_ahead()
 
     def _send_ahead(self) -> None:
@@ -96,18 +88,21 @@ class Candidate:
 
     async def receive_encoded(self) -> bytes | Gone:
         """The next reply as bytes, not looked at. Raises `SandboxDied` when the fault is ours."""
-        try:
-            async with asyncio.timeout(self._deadline_s + HANG_GRACE_S):
-                length = int.from_bytes(await self._run.channel.take(4), "little")
-                if length > REPLY_BYTES_MAX:
-                    return Gone(
-                        status=CheckStatus.OUTPUT_LIMIT, evidence=f"a reply of {length} bytes"
-                    )
-                payload = await self._run.channel.take(length)
-        except ChannelClosed:
-            return await self._why_gone()
-        except TimeoutError:
-            raise SandboxDied("a candidate's sandbox does not keep its deadline") from None
+        # Mostly it has come already, together with others.
+        payload = self._run.channel.take_framed()
+        if payload is None:
+            try:
+                async with asyncio.timeout(self._deadline_s + HANG_GRACE_S):
+                    length = int.from_bytes(await self._run.channel.take(4), "little")
+                    if length > REPLY_BYTES_MAX:
+                        return _too_large(length)
+                    payload = await self._run.channel.take(length)
+            except ChannelClosed:
+                return await self._why_gone()
+            except TimeoutError:
+                raise SandboxDied("a candidate's sandbox does not keep its deadline") from None
+        if len(payload) > REPLY_BYTES_MAX:
+            return _too_large(len(payload))
         # A reply that nobody asked for yet makes no room; it only gets ahead of itself.
         if self._ahead:
             self._ahead_bytes -= self._ahead.popleft()
@@ -136,6 +131,15 @@ class Candidate:
         if ending.reason not in STATUS_OF:
             raise SandboxDied(f"a candidate's run was lost: {ending.reason} {ending.detail}")
         return Gone(status=STATUS_OF[ending.reason], evidence=words_of(ending, self._run))
+
+
+def framed(request: Value) -> bytes:
+    """A request as a candidate reads it. Raises `codec.BadValueError` when it cannot cross."""
+    return codec.frame(codec.encode(request))
+
+
+def _too_large(length: int) -> Gone:
+    return Gone(status=CheckStatus.OUTPUT_LIMIT, evidence=f"a reply of {length} bytes")
 
 
 def words_of(ending: Ending, run: Run) -> str:

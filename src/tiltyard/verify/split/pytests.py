@@ -22,7 +22,14 @@ from tiltyard.core.verdict import Check, CheckStatus
 from tiltyard.sandbox.streams import ChannelClosed
 from tiltyard.sandbox.zygotes import Run
 from tiltyard.verify.evidence import plain
-from tiltyard.verify.split.candidate import HANG_GRACE_S, STATUS_OF, Candidate, Gone, words_of
+from tiltyard.verify.split.candidate import (
+    HANG_GRACE_S,
+    STATUS_OF,
+    Candidate,
+    Gone,
+    framed,
+    words_of,
+)
 from tiltyard.verify.split.inside import codec
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
@@ -80,14 +87,14 @@ async def run_file(
 ) -> FileReport:
     """Runs one test file. Raises `SandboxDied` or `GraderError` when the fault is ours."""
     gone: Gone | None = None
-    candidate.ask([("load", module, source)])
+    candidate.ask(framed(("load", module, source)))
     loaded = await candidate.receive()
     if isinstance(loaded, Gone):
         gone = loaded
     elif loaded.kind != "loaded":
         why = f"while loading: {' '.join(str(each) for each in loaded.rest[:2])}"
         gone = Gone(status=CheckStatus.EXCEPTION, evidence=plain(why))
-    tester.send(codec.frame(codec.encode(("run", module, file, dict(suite.files)))))
+    tester.send(framed(("run", module, file, dict[Value, Value](suite.files.items()))))
     results: dict[str, tuple[str, str]] = {}
     collected: tuple[str, ...] = ()
     errors = ""
@@ -99,7 +106,7 @@ async def run_file(
             case ("ask", bytes(request)):
                 gone = gone or await _pass_on(tester, candidate, request)
                 if gone is not None:
-                    tester.send(codec.frame(codec.encode(("gone", gone.evidence))))
+                    tester.send(framed(("gone", gone.evidence)))
             case ("result", str(test_id), str(status), str(words)):
                 results[test_id] = (status, plain(words, characters_max=1000))
             case ("end", list(ids), str(said)):
@@ -114,11 +121,11 @@ async def run_file(
 
 async def _pass_on(tester: Run, candidate: Candidate, request: bytes) -> Gone | None:
     """One request there and its reply back, neither looked into; or how the candidate ended."""
-    candidate.ask_encoded(request)
+    candidate.ask(codec.frame(request))
     reply = await candidate.receive_encoded()
     if isinstance(reply, Gone):
         return reply
-    tester.send(codec.frame(codec.encode(("reply", reply))))
+    tester.send(framed(("reply", reply)))
     return None
 
 

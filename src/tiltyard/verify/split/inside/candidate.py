@@ -36,30 +36,21 @@ FIRST_OBJECT = 1_000_000
 def serve(channel: socket.socket) -> None:
     """Answers requests until the trusted side has no more."""
     objects: dict[int, Any] = {}
+    received = bytearray()
     while True:
-        header = receive(channel, 4)
-        if header is None:
-            return
-        length = int.from_bytes(header, "little")
-        if length > MESSAGE_BYTES_MAX:
-            return
-        payload = receive(channel, length)
-        if payload is None:
-            return
-        reply = answer(objects, codec.decode(payload))
-        channel.sendall(codec.frame(reply))
-
-
-def receive(channel: socket.socket, count: int) -> bytes | None:
-    """Exactly `count` bytes, or None at the end."""
-    parts = []
-    while count:
-        part = channel.recv(min(count, 1 << 20))
-        if not part:
-            return None
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
+        # Mostly all requests are there at once, and one call takes them.
+        while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "little"):
+            if len(received) >= 4 and int.from_bytes(received[:4], "little") > MESSAGE_BYTES_MAX:
+                return
+            part = channel.recv(1 << 20)
+            if not part:
+                return
+            received += part
+        end = 4 + int.from_bytes(received[:4], "little")
+        request = codec.decode(bytes(received[4:end]))
+        del received[:end]
+        # Each answer leaves at once: what a later call does to this process must not take it along.
+        channel.sendall(codec.frame(answer(objects, request)))
 
 
 def answer(objects: dict[int, Any], request: Any) -> bytes:

@@ -21,8 +21,11 @@ BYTES_MAX = 8 * 1024 * 1024
 
 _U32 = struct.Struct("<I")
 _F64 = struct.Struct("<d")
+_SIZED = struct.Struct("<cI")
 _SEQUENCES: dict[type, bytes] = {list: b"l", tuple: b"t", set: b"S", frozenset: b"Z"}
-_BUILD = {b"l": list, b"t": tuple, b"S": set, b"Z": frozenset}
+_BUILD = {ord("l"): list, ord("t"): tuple, ord("S"): set, ord("Z"): frozenset}
+_INT, _STR, _BYTES, _FLOAT, _DICT = b"isbfd"
+_CONSTANTS = {ord("N"): None, ord("T"): True, ord("F"): False}
 
 
 class BadValueError(Exception):
@@ -39,61 +42,56 @@ class BadBytesError(Exception):
 
 def encode(value: Any) -> bytes:
     """Encodes a value. Raises `BadValueError` for anything but exact builtins within the bounds."""
-    out = []
+    out: list[bytes] = []
     size = nodes = 0
-    stack = [(value, 0)]
-    while stack:
-        item, depth = stack.pop()
-        nodes += 1
-        if depth > DEPTH_MAX or nodes > NODES_MAX:
-            raise TooLargeError("nested too deep" if depth > DEPTH_MAX else "too many elements")
-        kind = type(item)
-        if kind in _SEQUENCES:
-            # Copied once, so that what another thread does to it meanwhile cannot matter.
-            items = list(item)
-            piece = _SEQUENCES[kind] + _U32.pack(len(items))
-            stack.extend((each, depth + 1) for each in reversed(items))
-        elif kind is dict:
-            pairs = list(item.items())
-            piece = b"d" + _U32.pack(len(pairs))
-            for pair in reversed(pairs):
-                stack.extend(((pair[1], depth + 1), (pair[0], depth + 1)))
+    open_containers = [iter((value,))]
+    while open_containers:
+        for item in open_containers[-1]:
+            kind = type(item)
+            inner: list[Any] | None = None
+            if kind in _SEQUENCES:
+                # Copied once, so that what another thread does to it meanwhile cannot matter.
+                inner = list(item)
+                piece = _SIZED.pack(_SEQUENCES[kind], len(inner))
+            elif kind is dict:
+                pairs = list(item.items())
+                inner = [each for pair in pairs for each in pair]
+                piece = _SIZED.pack(b"d", len(pairs))
+            else:
+                piece = _encode_leaf(item, kind)
+            size += len(piece)
+            nodes += 1
+            if size > BYTES_MAX:
+                raise TooLargeError("too many bytes")
+            if nodes > NODES_MAX:
+                raise TooLargeError("too many elements")
+            out.append(piece)
+            if inner is not None:
+                if inner and len(open_containers) > DEPTH_MAX:
+                    raise TooLargeError("nested too deep")
+                open_containers.append(iter(inner))
+                break
         else:
-            piece = _encode_leaf(item, kind)
-        size += len(piece)
-        if size > BYTES_MAX:
-            raise TooLargeError("too many bytes")
-        out.append(piece)
+            open_containers.pop()
     return b"".join(out)
 
 
 def _encode_leaf(item: Any, kind: type) -> bytes:
+    if kind is int:
+        raw = item.to_bytes(item.bit_length() // 8 + 1, "little", signed=True)
+        return _SIZED.pack(b"i", len(raw)) + raw
+    if kind is str:
+        raw = item.encode("utf-8", "surrogatepass")
+        return _SIZED.pack(b"s", len(raw)) + raw
     if item is None:
         return b"N"
     if kind is bool:
         return b"T" if item else b"F"
     if kind is float:
         return b"f" + _F64.pack(item)
-    if kind is int:
-        tag, raw = b"i", item.to_bytes(item.bit_length() // 8 + 1, "little", signed=True)
-    elif kind is str:
-        tag, raw = b"s", item.encode("utf-8", "surrogatepass")
-    elif kind is bytes:
-        tag, raw = b"b", item
-    else:
-        raise BadValueError(f"a value of type {kind.__name__}")
-    return tag + _U32.pack(len(raw)) + raw
-
-
-class _Open:
-    """A container that is being read: its tag, what it has, and how many values it still lacks."""
-
-    __slots__ = ("items", "lacking", "tag")
-
-    def __init__(self, tag: bytes, lacking: int) -> None:
-        self.tag = tag
-        self.lacking = lacking
-        self.items: list[Any] = []
+    if kind is bytes:
+        return _SIZED.pack(b"b", len(item)) + item
+    raise BadValueError(f"a value of type {kind.__name__}")
 
 
 def decode(data: bytes) -> Any:
@@ -107,63 +105,75 @@ def decode(data: bytes) -> Any:
     return value
 
 
+class _Open:
+    """A container that is being read: its tag, what it has, and how many values it still lacks."""
+
+    __slots__ = ("items", "lacking", "tag")
+
+    def __init__(self, tag: int, lacking: int) -> None:
+        self.tag = tag
+        self.lacking = lacking
+        self.items: list[Any] = []
+
+
 def _decode(data: bytes) -> tuple[Any, int]:
     at = nodes = 0
     stack: list[_Open] = []
     while True:
-        tag = data[at : at + 1]
+        tag = data[at]
         at += 1
         nodes += 1
         if nodes > NODES_MAX or len(stack) > DEPTH_MAX:
             raise BadBytesError("over the bounds")
-        if tag in _BUILD or tag == b"d":
+        if tag in _BUILD or tag == _DICT:
             (count,) = _U32.unpack_from(data, at)
             at += 4
-            lacking = count * 2 if tag == b"d" else count
+            lacking = count * 2 if tag == _DICT else count
             if lacking > len(data) - at:
                 raise BadBytesError("a count past the end")
-            stack.append(_Open(tag, lacking))
+            opened = _Open(tag, lacking)
+            if lacking:
+                stack.append(opened)
+                continue
+            value = _build(opened)
         else:
             value, at = _decode_leaf(tag, data, at)
-            if not stack:
-                return value, at
-            stack[-1].items.append(value)
-            stack[-1].lacking -= 1
-        while stack[-1].lacking == 0:
-            done = stack.pop()
-            value = _build(done)
-            if not stack:
-                return value, at
-            stack[-1].items.append(value)
-            stack[-1].lacking -= 1
+        while stack:
+            holder = stack[-1]
+            holder.items.append(value)
+            holder.lacking -= 1
+            if holder.lacking:
+                break
+            stack.pop()
+            value = _build(holder)
+        else:
+            return value, at
 
 
-def _decode_leaf(tag: bytes, data: bytes, at: int) -> tuple[Any, int]:
-    if tag == b"N":
-        return None, at
-    if tag in (b"T", b"F"):
-        return tag == b"T", at
-    if tag == b"f":
+def _decode_leaf(tag: int, data: bytes, at: int) -> tuple[Any, int]:
+    if tag in _CONSTANTS:
+        return _CONSTANTS[tag], at
+    if tag == _FLOAT:
         return _F64.unpack_from(data, at)[0], at + 8
-    if tag not in (b"i", b"s", b"b"):
+    if tag not in (_INT, _STR, _BYTES):
         raise BadBytesError("an unknown tag")
     (length,) = _U32.unpack_from(data, at)
     at += 4
-    raw = data[at : at + length]
-    if len(raw) != length:
+    end = at + length
+    if end > len(data):
         raise BadBytesError("a length past the end")
-    at += length
-    if tag == b"i":
-        return int.from_bytes(raw, "little", signed=True), at
-    return (raw.decode("utf-8", "surrogatepass") if tag == b"s" else bytes(raw)), at
+    raw = data[at:end]
+    if tag == _INT:
+        return int.from_bytes(raw, "little", signed=True), end
+    return (raw.decode("utf-8", "surrogatepass") if tag == _STR else raw), end
 
 
 def _build(done: _Open) -> Any:
-    if done.tag == b"d":
+    if done.tag == _DICT:
         keys = done.items[::2]
         _check_hashes(keys)
         return dict(zip(keys, done.items[1::2], strict=True))
-    if done.tag in (b"S", b"Z"):
+    if done.tag in b"SZ":
         _check_hashes(done.items)
     return _BUILD[done.tag](done.items)
 

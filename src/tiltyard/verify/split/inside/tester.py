@@ -230,8 +230,10 @@ def words_of(call: pytest.CallInfo[None], report: pytest.TestReport) -> str:
     """Where a test failed and with what; values are not shown, because they may be huge."""
     if call.excinfo is None:
         return report.outcome
-    places = [entry for entry in call.excinfo.traceback if str(entry.path).startswith(TESTS)]
-    where = f"{places[-1].path.name}:{places[-1].lineno + 1}: {places[-1].statement}" if places else ""
+    where = ""
+    for entry in call.excinfo.traceback:
+        if str(entry.path).startswith(TESTS):
+            where = f"{os.path.basename(entry.path)}:{entry.lineno + 1}: {entry.statement}"
     return f"{where} - {call.excinfo.exconly()[:WORDS_MAX]}"[:WORDS_MAX]
 
 
