@@ -22,7 +22,7 @@ from tiltyard.core.ids import GroupId, RolloutId, TaskId
 from tiltyard.core.task import CallSuite, PytestSuite, Split, Submission, Task
 from tiltyard.core.trajectory import Answer, PolicyReply, Prompt
 from tiltyard.core.verdict import Outcome, Reward
-from tiltyard.rollout.episode import Attempt, Setting, run_episode
+from tiltyard.rollout.episode import Attempt, Progress, Setting, run_episode
 from tiltyard.rollout.runs import verify_each
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.pool import Pool
@@ -202,7 +202,7 @@ def _rollouts(
             sample=int(trial.right),
             seed=number,
         )
-        trajectory = await run_episode(attempt, setting)
+        trajectory = await run_episode(attempt, setting, Progress())
         verdict = trajectory.verdict
         _check(trial, verdict.outcome, trajectory.reward, verdict.detail)
 
