@@ -88,6 +88,7 @@ class Task:
     """Examples that the policy may see."""
     hidden: Suite
     limits: Limits = field(default_factory=Limits)
+    """Of the agent's own sandbox; verification runs under the verifier's."""
     time_limit_s: float = 5.0
     """Wall time for all of one verification's calls together."""
     provenance: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

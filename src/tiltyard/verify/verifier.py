@@ -9,6 +9,7 @@ fault without a reward.
 import asyncio
 import hashlib
 import time
+from contextlib import AsyncExitStack
 from importlib import resources
 from types import TracebackType
 from typing import Self
@@ -64,12 +65,13 @@ class SplitVerifier:
             cells_max=cells_max,
         )
         self._expected: dict[str, tuple[str, ...]] = {}
-        self._expecting = asyncio.Lock()
+        self._expecting: dict[str, asyncio.Lock] = {}
         self._encoded = EncodedSuites()
+        self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self._candidates.__aenter__()
-        await self._testers.__aenter__()
+        await self._opened.enter_async_context(self._candidates)
+        await self._opened.enter_async_context(self._testers)
         return self
 
     async def __aexit__(
@@ -78,8 +80,7 @@ class SplitVerifier:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._testers.__aexit__(kind, error, trace)
-        await self._candidates.__aexit__(kind, error, trace)
+        await self._opened.__aexit__(kind, error, trace)
 
     @property
     def sandboxes(self) -> int:
@@ -162,11 +163,13 @@ class SplitVerifier:
     async def _expected_ids(self, task: Task, suite: PytestSuite) -> tuple[str, ...]:
         """The tests there are, fixed with the reference, which must pass every one of them."""
         key = _suite_key(task, suite)
-        async with self._expecting:
+        async with self._expecting.setdefault(key, asyncio.Lock()):
             if key not in self._expected:
                 self._expected[key] = await self._checked_reference(task, suite)
                 while len(self._expected) > SUITES_KEPT_MAX:
-                    self._expected.pop(next(iter(self._expected)))
+                    oldest = next(iter(self._expected))
+                    self._expected.pop(oldest)
+                    self._expecting.pop(oldest, None)
             return self._expected[key]
 
     async def _checked_reference(self, task: Task, suite: PytestSuite) -> tuple[str, ...]:
