@@ -123,6 +123,11 @@ def test_run_records_verdicts_and_show_tells_them(
     assert shown.returncode == 0
     for word in ("turn 1", "verdict", "reward 1", "-", "+"):
         assert word in shown.stdout
+    (out / "index.sqlite").unlink()
+    assert_told(tiltyard("show", "--run", out), 3, "index", "--mend")
+    listed = tiltyard("show", "--run", out, "--mend")
+    assert listed.returncode == 0, listed.stderr
+    assert right["rollout"] in listed.stdout
     spoiled = tiltyard("show", wrong["rollout"], "--run", out, "--json")
     assert json.loads(spoiled.stdout)["steps"][0]["code"] is None
 

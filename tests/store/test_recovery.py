@@ -116,7 +116,7 @@ async def test_a_spoiled_index_is_made_again(tmp_path: Path, spoiled: bytes | No
         (tmp_path / "run" / INDEX).unlink()
     else:
         (tmp_path / "run" / INDEX).write_bytes(spoiled)
-    with pytest.raises(StoreError, match=r"index of .* is missing or damaged.*Resume the run"):
+    with pytest.raises(StoreError, match=r"index of .* is missing or damaged.*--mend"):
         RunReader(tmp_path / "run")
     assert await recovered(tmp_path / "run") == Recovery(reindexed=20, index_remade=True)
     with RunReader(tmp_path / "run") as reader:

@@ -96,16 +96,22 @@ def run_tasks(
 
 @app.command()
 def show(
-    rollout: Annotated[str, typer.Argument(help="A rollout's id, or a unique beginning of it.")],
+    rollout: Annotated[
+        str | None,
+        typer.Argument(help="A rollout's id, or a unique beginning of it; none lists them."),
+    ] = None,
     run_dir: Annotated[
         Path | None, typer.Option("--run", help="The run directory; the newest one by default.")
     ] = None,
+    mend: Annotated[
+        bool, typer.Option("--mend", help="First make the index again, after a crash.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
-    """Show a rollout turn by turn: code, diff, output, verdict, reward and why."""
+    """Show a rollout turn by turn: code, diff, output, verdict, reward and why; or list them."""
     from tiltyard.cli.show import show as work
 
-    return work(rollout, run_dir, load_settings(), as_json=as_json)
+    return run_async(work(rollout, run_dir, load_settings(), mend=mend, as_json=as_json))
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -17,16 +18,27 @@ from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import ExecResult
 from tiltyard.core.trajectory import Step, Trajectory
 from tiltyard.core.verdict import CheckStatus
-from tiltyard.store import RunReader
+from tiltyard.store import RolloutRow, RunReader, RunStore
 
 SHOWN_CHARACTERS_MAX = 20_000
+LISTED_MAX = 100
 _TRAJECTORY = TypeAdapter(Trajectory)
 
 
-def show(rollout: str, run_dir: Path | None, settings: Settings, *, as_json: bool) -> int:
-    """Prints a rollout. Raises `UsageError` when there is none or several of that name."""
+async def show(
+    rollout: str | None, run_dir: Path | None, settings: Settings, *, mend: bool, as_json: bool
+) -> int:
+    """Prints a rollout, or the list of them; `mend` first makes the index again.
+
+    Raises `UsageError` when there is none or several of that name.
+    """
     directory = run_dir or _newest(settings.runs_dir)
+    if mend:
+        await RunStore.open(directory).close()
     with RunReader(directory) as reader:
+        if rollout is None:
+            _list(list(reader.iter_rows()), directory, as_json=as_json)
+            return EXIT_OK
         trajectory = reader.read(reader.resolve(rollout))
     if as_json:
         plain = _TRAJECTORY.dump_python(trajectory, mode="json", fallback=repr)
@@ -34,6 +46,26 @@ def show(rollout: str, run_dir: Path | None, settings: Settings, *, as_json: boo
     else:
         _print(trajectory, Console(highlight=False))
     return EXIT_OK
+
+
+def _list(rows: Sequence[RolloutRow], directory: Path, *, as_json: bool) -> None:
+    if as_json:
+        lines = [
+            {"rollout": row.id, "task": row.task_id, "outcome": row.outcome, "reward": row.reward}
+            for row in rows
+        ]
+        print(json.dumps(lines, indent=2))  # noqa: T201 - the command's output
+        return
+    table = Table(title=f"{len(rows)} rollouts in {directory}", title_justify="left")
+    for name in ("rollout", "outcome", "reward", "passed"):
+        table.add_column(name, overflow="fold")
+    for row in rows[-LISTED_MAX:]:
+        reward = "none" if row.reward is None else f"{row.reward:g}"
+        table.add_row(Text(row.id), row.outcome, reward, f"{row.passed} of {row.checks}")
+    console = Console(highlight=False)
+    console.print(table)
+    if len(rows) > LISTED_MAX:
+        console.print(f"the last {LISTED_MAX}; --json lists all")
 
 
 def _newest(runs_dir: Path) -> Path:

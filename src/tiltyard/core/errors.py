@@ -33,7 +33,7 @@ class PolicyError(TiltyardError):
 
 
 class StoreError(TiltyardError):
-    """The run directory cannot be written or read. Free space or correct permissions, resume."""
+    """The run directory cannot be written or read. Free space or correct permissions."""
 
 
 class GraderError(TiltyardError):

@@ -29,7 +29,7 @@ class RunReader:
         if index is None:
             raise StoreError(
                 f"The index of {directory} is missing or damaged; the records are not affected.",
-                fix="Resume the run: whoever writes to it makes the index again.",
+                fix="Make the index again from the records: `tiltyard show --mend`.",
             )
         self._directory = directory
         self._index = index
@@ -120,5 +120,5 @@ class RunReader:
     def _unknown(self, sought: str) -> UsageError:
         return UsageError(
             f"No rollout {sought!r} is recorded in {self._directory}.",
-            fix="Look at the run's list of rollouts; one that has not finished is not in it yet.",
+            fix="`tiltyard show` lists them; one that has not finished is not there yet.",
         )

@@ -88,7 +88,7 @@ class RunStore:
             except FileExistsError:
                 raise StoreError(
                     f"{directory} already holds a run.",
-                    fix="Name another directory, or open that run to go on with it.",
+                    fix="Name another directory.",
                 ) from None
         return cls(directory, segment_bytes_max=segment_bytes_max)
 
