@@ -70,7 +70,7 @@ def test_the_collection_is_whole() -> None:
 async def test_no_cheat_is_paid_and_none_goes_unscored(
     verifier: SplitVerifier, cheat: Cheat, hidden: CallSuite | PytestSuite
 ) -> None:
-    verdict = await verifier.verify(task(hidden, time_limit_s=0.8), answer(cheat.source))
+    verdict = await verifier.verify(task(hidden, time_limit_s=0.6), answer(cheat.source))
     assert verdict.outcome is Outcome.GRADED, verdict.detail
     assert reward_of(verdict).value == 0.0
     assert verdict.passed == 0 or cheat.lucky, verdict.checks

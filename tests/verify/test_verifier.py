@@ -21,7 +21,7 @@ SUITES = pytest.mark.parametrize("hidden", [CALLS, TESTS], ids=["calls", "pytest
 # The verifier is open for the whole module on purpose: no example may depend on another.
 PROPERTY = settings(
     deadline=None,
-    max_examples=60,
+    max_examples=25,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
