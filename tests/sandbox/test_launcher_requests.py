@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from sandbox.processes import supervisors
 from tiltyard.core.errors import SandboxRefused
 from tiltyard.core.execution import SandboxSpec
+from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.image import Image, Record, RecordKind
 from tiltyard.sandbox.native.launcher import CreateOrder, Launcher
 from tiltyard.sandbox.native.programs import native_program
@@ -106,6 +108,37 @@ async def test_requests_that_are_too_big_or_wrong(tmp_path: Path) -> None:
     finally:
         await launcher.close()
     await launcher.close()
+
+
+UNIFIED = Path("/sys/fs/cgroup/unified")
+"""Where a hybrid machine has its v2 tree; on a pure one all other tests use v2 already."""
+
+
+@pytest.mark.skipif(
+    not os.access(UNIFIED / "cgroup.procs", os.W_OK), reason="no v2 tree beside v1 to write to"
+)
+async def test_a_sandbox_is_born_into_its_v2_cgroup(tmp_path: Path, image: Image) -> None:
+    own_start = cgroups.start_time_of(os.getpid())
+    owner = UNIFIED / f"{cgroups.PREFIX}{os.getpid()}-{own_start}-77"
+    launcher = await started(tmp_path, [str(owner)])
+    try:
+        await launcher.add_image(0, image.description())
+        wanted = replace(order("s1", settings=[]), directories=[str(owner / "s1")])
+        made = await launcher.create(wanted)
+        (pid,) = supervisors()
+        places = [line.rpartition(":")[2] for line in cgroups_of(pid) if line.startswith("0::")]
+        assert places == [f"/{owner.name}/s1"]
+        made.control.close()
+        await made.gone
+        os.close(made.pidfd)
+        assert not (owner / "s1").exists()
+    finally:
+        await launcher.close()
+    assert not owner.exists()
+
+
+def cgroups_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cgroup").read_text().splitlines()
 
 
 async def test_garbage_to_the_launcher_is_answered(tmp_path: Path) -> None:

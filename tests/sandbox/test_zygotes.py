@@ -216,6 +216,14 @@ async def test_a_run_cannot_stop_or_kill_itself_into_limbo(cells: ZygoteCells) -
     assert answer == "unmoved"
 
 
+async def test_a_run_without_an_end_is_refused(cells: ZygoteCells) -> None:
+    for wall_s in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="needs a time limit"):
+            async with cells.run(wall_s=wall_s):
+                pass
+    assert cells.cells == 0
+
+
 async def test_one_run_at_a_time_in_each_cell(provider: NativeProvider, spec: SandboxSpec) -> None:
     together = asyncio.Barrier(2)
     running = most = 0

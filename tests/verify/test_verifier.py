@@ -177,6 +177,15 @@ async def test_tests_that_are_none_are_a_fault_without_a_reward(
         assert value_of(verdict) is None
 
 
+@pytest.mark.parametrize("time_limit_s", [0.0, -1.0, float("nan"), float("inf"), 1e9])
+async def test_a_time_limit_that_is_none(verifier: SplitVerifier, time_limit_s: float) -> None:
+    """A run without one would hold its cell for ever."""
+    verdict = await verifier.verify(task(time_limit_s=time_limit_s), answer(REFERENCE))
+    assert verdict.outcome is Outcome.GRADER_FAULT
+    assert "time limit" in verdict.detail
+    assert value_of(verdict) is None
+
+
 @pytest.mark.slow
 async def test_tests_that_never_end_are_a_fault_of_theirs(verifier: SplitVerifier) -> None:
     endless = PytestSuite(files={"test_x.py": "def test_x():\n    while True: pass\n"})

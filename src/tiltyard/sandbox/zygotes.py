@@ -24,7 +24,7 @@ from tiltyard.sandbox.ending import Ending, Usage
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.protocol import ProgramLimits, SpawnFlag
 from tiltyard.sandbox.streams import Capture, ChannelClosed, ChannelInbox
-from tiltyard.sandbox.supervised import Sandbox
+from tiltyard.sandbox.supervised import TIMEOUT_S_MAX, Sandbox
 from tiltyard.sandbox.supervisor import Execution
 
 HOME = "/run/tiltyard"
@@ -172,6 +172,8 @@ class ZygoteCells:
 
         Raises `SandboxError` when no cell can be made.
         """
+        if not 0 < wall_s <= TIMEOUT_S_MAX:
+            raise ValueError(f"a run needs a time limit, not {wall_s} s")
         self._check_open()
         async with self._places:
             self._check_open()

@@ -30,6 +30,7 @@ from tiltyard.verify.submission import Taken, take
 
 VERSION = "split-1"
 TRIES = 2
+TIME_LIMIT_S_MAX = 3600.0
 TESTER_EXTRA_S = 3.0
 SUITES_KEPT_MAX = 1_000
 """Test ids are kept for the suites seen last; those of an older one are found again."""
@@ -122,6 +123,11 @@ class SplitVerifier:
     async def _verify_once(
         self, task: Task, taken: Taken, *, started: float, attempt: int
     ) -> Verdict:
+        if not 0 < task.time_limit_s <= TIME_LIMIT_S_MAX:
+            raise GraderError(
+                f"task {task.id} has a time limit of {task.time_limit_s} s.",
+                fix=f"give it one of at most {TIME_LIMIT_S_MAX:.0f} s.",
+            )
         if isinstance(task.hidden, CallSuite):
             checks, cpu_s = await self._by_calls(task, taken.source, task.hidden)
         else:
