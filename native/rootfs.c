@@ -89,6 +89,9 @@ static const char *stage_devices(void) {
     snprintf(source, sizeof source, "/dev/%s", devices[i]);
     if (write_file(staged("dev/%s", devices[i]), "", 0, 0666)) return "create(device)";
     if (mount(source, staged("dev/%s", devices[i]), NULL, MS_BIND, NULL)) return "bind(device)";
+    /* Its times and mode are the host's node's: read-only keeps those, and writes to it go on. */
+    if (set_read_only(staged("dev/%s", devices[i]), MOUNT_ATTR_RDONLY, false))
+      return "mount_setattr(device)";
   }
   for (size_t i = 0; i < sizeof links / sizeof *links; i++)
     if (symlink(links[i][1], staged("dev/%s", links[i][0]))) return "symlink(dev)";

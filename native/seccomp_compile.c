@@ -1,14 +1,15 @@
 /* Compiles the allow-list of system calls with libseccomp, at build time.
  *
  * Writes two programs: as a C header the one for what tiltyard-init starts, and as raw bytes the one
- * for runs of a zygote, which are a little less free (see `of_runs`). Unlisted calls answer ENOSYS, so that a C library newer than this list falls back
- * to an older call instead of failing; calls that are refused on purpose answer EPERM and carry
- * their reason below. A foreign architecture (32-bit entry points, x32) kills the process.
+ * for runs of a zygote, which are a little less free (see `of_runs`). Unlisted calls answer ENOSYS, so
+ * that a C library newer than this list falls back to an older call instead of failing; calls that
+ * are refused on purpose answer EPERM and carry their reason below. A foreign architecture (32-bit entry points, x32) kills the process.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <seccomp.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +23,7 @@ static const char *const allowed[] = {
     "dup2", "dup3", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchdir", "fchmod",
     "fchmodat", "fchmodat2", "fchown", "fchownat", "fcntl", "fdatasync", "fgetxattr", "flistxattr",
     "flock", "fremovexattr", "fsetxattr", "fstat", "fstatfs", "fsync", "ftruncate", "futimesat",
-    "getcwd", "getdents", "getdents64", "getxattr", "inotify_add_watch", "inotify_init",
-    "inotify_init1", "inotify_rm_watch", "lchown", "lgetxattr", "link", "linkat", "listxattr",
+    "getcwd", "getdents", "getdents64", "getxattr", "lchown", "lgetxattr", "link", "linkat", "listxattr",
     "llistxattr", "lremovexattr", "lseek", "lsetxattr", "lstat", "mkdir", "mkdirat", "mknod",
     "mknodat", "newfstatat", "open", "openat", "openat2", "pread64", "preadv", "preadv2",
     "pwrite64", "pwritev", "pwritev2", "read", "readahead", "readlink", "readlinkat", "readv",
@@ -101,7 +101,7 @@ static const uint32_t ioctls[] = {
  * supervisor, they would lower its limits or starve it, and so end the sandbox from inside. */
 static const char *const of_itself[] = {"sched_setattr", "sched_setparam", "sched_setscheduler"};
 
-static const int families[] = {AF_UNIX, AF_INET, AF_INET6}; /* no netlink, packet, vsock, alg, ... */
+static const int families[] = {AF_UNIX, AF_INET}; /* and AF_INET6 for programs; no netlink, packet, vsock, alg, ... */
 
 static void must(int result, const char *what) {
   if (result < 0) {
@@ -121,16 +121,28 @@ static void add(scmp_filter_ctx filter, uint32_t action, const char *name) {
   must(seccomp_rule_add(filter, action, number, 0), name);
 }
 
+/* What programs may do and runs may not. */
+static const char *const of_programs_only[] = {
+    "inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch", /* shows a run what others
+                                              open in the directories that all of them are shown */
+    "sched_setattr", "sched_setparam", "sched_setscheduler", "setpriority", /* a run at idle priority
+                                              would not get the time to die */
+};
+
 /* A run is the first process of its pid namespace, where only a SIGKILL from outside can end it: that
- * makes such an end a loss of ours. A run that could lower its own CPU-time limit could bring one
- * about, so it may ask for that limit, but not set it. */
+ * makes such an end a loss of ours. A run that could lower its own limits of CPU or real time could
+ * bring one about, so it may ask for those limits, but not set them. Runs of one cell share a network
+ * namespace, in which IPv6 keeps state (flow labels) longer than a run lives. */
 static void of_runs(scmp_filter_ctx filter) {
+  for (size_t i = 0; i < sizeof of_programs_only / sizeof *of_programs_only; i++)
+    add(filter, SCMP_ACT_ERRNO(EPERM), of_programs_only[i]);
   const uint64_t low = 0xffffffffu; /* the kernel looks at no more of these arguments */
   for (uint32_t limit = 0; limit < RLIM_NLIMITS; limit++) {
-    uint32_t action = limit == RLIMIT_CPU ? SCMP_ACT_ERRNO(EPERM) : SCMP_ACT_ALLOW;
+    bool kills = limit == RLIMIT_CPU || limit == RLIMIT_RTTIME;
+    uint32_t action = kills ? SCMP_ACT_ERRNO(EPERM) : SCMP_ACT_ALLOW;
     must(seccomp_rule_add(filter, action, SCMP_SYS(setrlimit), 1,
                           SCMP_A0(SCMP_CMP_MASKED_EQ, low, limit)), "setrlimit");
-    if (limit == RLIMIT_CPU) continue;
+    if (kills) continue;
     must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2,
                           SCMP_A0(SCMP_CMP_MASKED_EQ, low, 0),
                           SCMP_A1(SCMP_CMP_MASKED_EQ, low, limit)), "prlimit64");
@@ -140,6 +152,10 @@ static void of_runs(scmp_filter_ctx filter) {
 }
 
 static void of_programs(scmp_filter_ctx filter) {
+  for (size_t i = 0; i < sizeof of_programs_only / sizeof *of_programs_only; i++)
+    add(filter, SCMP_ACT_ALLOW, of_programs_only[i]);
+  must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
+                        SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffu, AF_INET6)), "socket");
   add(filter, SCMP_ACT_ALLOW, "setrlimit");
   must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
                         SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffu, 0)), "prlimit64");

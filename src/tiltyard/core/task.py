@@ -44,7 +44,8 @@ class CallCase:
     raises: str | None = None
     """Name of the builtin exception that the (last) call must raise; None when it must return."""
     arguments_kept: bool = False
-    """True: the case also fails when the call changed its arguments."""
+    """True: the case also fails when the call changed its arguments; with `then`, when the call
+    that made the object did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Judging a solution by plain calls: ask, decode, compare. What is expected never leaves."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
@@ -69,6 +70,8 @@ async def judge_calls(
         judge = partial(_check, case, tolerance=suite.float_tolerance)
         size = sum(reply.size_bytes for reply in replies)
         checks.append(await beside_the_loop(size, judge, replies))
+        # Replies that came together are worked off without waiting: let others have their turn.
+        await asyncio.sleep(0)
     return tuple(checks)
 
 
@@ -107,6 +110,10 @@ def _judge(case: CallCase, replies: list[Reply], *, tolerance: float) -> tuple[C
     if not case.raises:
         return _judge_values(case, replies, tolerance=tolerance)
     if last.kind == "raised" and _first_name(last) == case.raises:
+        arguments = (last if len(replies) == 1 else replies[0]).rest[-1]
+        if case.arguments_kept and not same(case.args, _tuple(arguments), tolerance=tolerance):
+            changed = f"{_called(case)} changed its arguments to {shown(arguments)}"
+            return CheckStatus.WRONG_ANSWER, changed
         return CheckStatus.PASSED, ""
     got = _raised(last) if last.kind == "raised" else "nothing"
     return CheckStatus.WRONG_ANSWER, f"{_called(case)} raised {got}, expected {case.raises}"

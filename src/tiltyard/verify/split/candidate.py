@@ -19,13 +19,14 @@ from tiltyard.verify.split.inside import codec
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
-REPLY_BYTES_MAX = codec.BYTES_MAX + 65_536
+REPLY_BYTES_MAX = codec.BYTES_MAX - 65_536
+"""Less than a message has: a reply is passed on to the tests inside one."""
 HANG_GRACE_S = 5.0
 """After a run's own deadline; past this the sandbox, not the solution, is at fault."""
 END_GRACE_S = 2.0
 AHEAD_BYTES_MAX = 4 * MIB
 """Requests that may wait in a run's input; the supervisor ends a run at 16 MiB unread."""
-LARGE_BYTES = 32 * 1024
+LARGE_BYTES = 8 * 1024
 """A value of more than this is worked on beside the event loop, which must not wait for it."""
 
 STATUS_OF = {

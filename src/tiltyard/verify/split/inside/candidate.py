@@ -10,7 +10,7 @@ first one the solution's source, and gets one reply each, in order:
     value:  ("value", v, the arguments as they are after the call or None)
     object: ("object", its number, type name)   what may not cross stays here under a number
     kept:   ("kept", type name, the arguments as they are after the call or None)
-    raised: ("raised", names of its builtin classes, message)
+    raised: ("raised", names of its builtin classes, message, the arguments or None)
     any:    ("bad", "type" or "size", message)  a value that may not cross
 
 `object` 0 is the solution's module. `keep` over 0: the result stays here under that number; -1: it
@@ -69,16 +69,16 @@ def answer(objects: dict[int, Any], request: Any) -> bytes:
         return raised(error)
 
 
-def raised(error: BaseException) -> bytes:
+def raised(error: BaseException, echo: Sequence[Any] | None = None) -> bytes:
     names = [
         kind.__name__
         for kind in type(error).__mro__
         if kind is not object and getattr(builtins, kind.__name__, None) is kind
     ]
     try:
-        return codec.encode(("raised", names, str(error)[:TEXT_CHARACTERS_MAX]))
+        return codec.encode(("raised", names, str(error)[:TEXT_CHARACTERS_MAX], echo))
     except BaseException:  # noqa: BLE001 - its own __str__ may raise or return anything
-        return codec.encode(("raised", names, ""))
+        return codec.encode(("raised", names, "", None))
 
 
 def load(objects: dict[int, Any], name: str, source: bytes) -> bytes:
@@ -112,7 +112,10 @@ def call(
     keep: int,
     echo: bool,  # noqa: FBT001 - a field of the request
 ) -> bytes:
-    result = getattr(objects[target], name)(*args, **kwargs)
+    try:
+        result = getattr(objects[target], name)(*args, **kwargs)
+    except BaseException as error:  # noqa: BLE001 - whatever the solution raises is its answer
+        return raised(error, args if echo else None)
     if keep > 0:
         objects[keep] = result
         kind = type(result).__name__[:TEXT_CHARACTERS_MAX]
