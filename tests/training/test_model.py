@@ -129,7 +129,7 @@ def test_padding_and_neighbours_change_no_score(model: PolicyModel) -> None:
     long = PromptAnswers(tuple([8] * 40 + [1]), (tuple([20] * 12), (21,)))
     (alone,) = answer_batches([short])
     (beside,) = answer_batches([long, short])
-    assert beside.tokens.shape == (2, 41 + 11)
+    assert beside.tokens.shape == (4, 64)
     expected = alone.logprobs(model).tolist()
     assert beside.logprobs(model)[:2].tolist() == pytest.approx(expected, abs=1e-5)
 

@@ -3,7 +3,8 @@
 A group is one row: its prompt, then its answers one behind the other. Groups are sorted by the
 length of their row and cut into small batches, because a batch is padded to its longest row, and
 because activations of a few thousand tokens still fit the processor's cache, which is worth more
-here than large products.
+here than large products. Widths and numbers of rows are rounded up, so that few shapes occur: the
+kernels for bf16 are made anew for every new one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,10 +14,12 @@ import torch
 from torch import Tensor
 
 from tiltyard.training.bpe import PAD_ID
+from tiltyard.training.columns import round_up
 from tiltyard.training.model import PolicyModel
 
-BATCH_TOKENS_MAX = 3_000
-"""Tokens of one forward and backward pass, padding included."""
+BATCH_TOKENS_MAX = 3_072
+"""Tokens of one forward and backward pass, padding included, unless one row alone has more."""
+_ROWS_STEP = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,8 @@ class AnswerBatch:
     tokens: Tensor
     positions: Tensor
     branches: Tensor
-    """[T, S]: 0 in the prompt, the answer's number from 1 in an answer, -1 at padding."""
+    """[T, S]: 0 in the prompt, the answer's number from 1 in an answer, -1 behind them. Rows
+    that only fill up the batch are all 0."""
     wanted: Tensor
     """[N]: the place in the flattened rows that predicts each answer token."""
     targets: Tensor
@@ -82,7 +86,8 @@ def answer_batches(groups: Sequence[PromptAnswers]) -> Iterator[AnswerBatch]:
     batch: list[PromptAnswers] = []
     for group in sorted(groups, key=lambda group: group.row_tokens):
         # Sorted, so the newest row is the longest.
-        if batch and (len(batch) + 1) * group.row_tokens > BATCH_TOKENS_MAX:
+        rows = round_up(len(batch) + 1, _ROWS_STEP)
+        if batch and rows * round_up(group.row_tokens) > BATCH_TOKENS_MAX:
             yield _batch(batch)
             batch = []
         batch.append(group)
@@ -91,7 +96,7 @@ def answer_batches(groups: Sequence[PromptAnswers]) -> Iterator[AnswerBatch]:
 
 
 def _batch(groups: Sequence[PromptAnswers]) -> AnswerBatch:
-    width = max(group.row_tokens for group in groups)
+    width = round_up(max(group.row_tokens for group in groups))
     tokens, positions, branches = [], [], []
     wanted: list[int] = []
     targets: list[int] = []
@@ -111,6 +116,8 @@ def _batch(groups: Sequence[PromptAnswers]) -> AnswerBatch:
         tokens.append(ids + [PAD_ID] * padding)
         positions.append(places + [0] * padding)
         branches.append(branch + [-1] * padding)
+    for filled in (tokens, positions, branches):
+        filled.extend([[0] * width] * (round_up(len(groups), _ROWS_STEP) - len(groups)))
     return AnswerBatch(
         torch.tensor(tokens),
         torch.tensor(positions),

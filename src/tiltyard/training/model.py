@@ -21,7 +21,7 @@ import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader kn
 from torch import Tensor, nn
 
 from tiltyard.training.bpe import SPECIAL_COUNT
-from tiltyard.training.columns import AnswerColumns
+from tiltyard.training.columns import AnswerColumns, round_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,20 +103,22 @@ class PolicyModel(nn.Module):
             stream = block.feed_forward(stream)
         stream, _, _ = blocks[-1].attend(stream, turn, mask)
         # The last layer's larger half is only computed where somebody looks at it.
-        stream = stream.flatten(0, 1).index_select(0, wanted)
-        return self._logits(blocks[-1].feed_forward(stream))
+        padded = F.pad(wanted, (0, round_up(len(wanted)) - len(wanted)))
+        stream = stream.flatten(0, 1).index_select(0, padded)
+        return self._logits(blocks[-1].feed_forward(stream))[: len(wanted)]
 
     def next_logits(self, inputs: Tensor, positions: Tensor, past: AnswerColumns) -> Tensor:
         """Logits [R, vocabulary] after one more input of each of R unfinished answers.
 
         `positions` [R] says where the inputs stand. `past` is filled for them by this call.
         """
+        count, inputs, positions = len(inputs), past.padded(inputs), past.padded(positions)
         # [R, D / 2] -> [R, 1, D / 2], to broadcast over heads.
         turn = (self.cosines[positions][:, None], self.sines[positions][:, None])
         stream = self.embedding(inputs)
         for block, keys, values in zip(self._each_block(), past.keys, past.values, strict=True):
             stream = block.feed_forward(block.attend_next(stream, turn, past, keys, values))
-        return self._logits(stream)
+        return self._logits(stream)[:count]
 
     def _each_block(self) -> "list[Block]":
         # ModuleList is typed as holding any module.

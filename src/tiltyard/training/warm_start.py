@@ -38,7 +38,7 @@ from tiltyard.training.recipe import ANSWER_TOKENS_MAX, PROMPT_TOKENS_MAX, Recip
 from tiltyard.training.sampling import sample, uniform_draws
 from tiltyard.training.trainable import Trainable
 
-REVISION = "1"
+REVISION = "2"
 """Raised whenever the same recipe may give other weights than before."""
 
 # Training seeds are endless; these ranges keep apart what must not overlap. Reinforcement
