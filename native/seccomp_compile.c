@@ -3,7 +3,8 @@
  * Writes two programs: as a C header the one for what tiltyard-init starts, and as raw bytes the one
  * for runs of a zygote, which are a little less free (see `of_runs`). Unlisted calls answer ENOSYS, so
  * that a C library newer than this list falls back to an older call instead of failing; calls that
- * are refused on purpose answer EPERM and carry their reason below. A foreign architecture (32-bit entry points, x32) kills the process.
+ * are refused on purpose answer EPERM and carry their reason below. A foreign architecture (32-bit
+ * entry points, x32) kills the process.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -125,8 +126,6 @@ static void add(scmp_filter_ctx filter, uint32_t action, const char *name) {
 static const char *const of_programs_only[] = {
     "inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch", /* shows a run what others
                                               open in the directories that all of them are shown */
-    "sched_setattr", "sched_setparam", "sched_setscheduler", "setpriority", /* a run at idle priority
-                                              would not get the time to die */
 };
 
 /* A run is the first process of its pid namespace, where only a SIGKILL from outside can end it: that
@@ -136,6 +135,10 @@ static const char *const of_programs_only[] = {
 static void of_runs(scmp_filter_ctx filter) {
   for (size_t i = 0; i < sizeof of_programs_only / sizeof *of_programs_only; i++)
     add(filter, SCMP_ACT_ERRNO(EPERM), of_programs_only[i]);
+  /* A run at idle priority would not get the time to die. */
+  for (size_t i = 0; i < sizeof of_itself / sizeof *of_itself; i++)
+    add(filter, SCMP_ACT_ERRNO(EPERM), of_itself[i]);
+  add(filter, SCMP_ACT_ERRNO(EPERM), "setpriority");
   const uint64_t low = 0xffffffffu; /* the kernel looks at no more of these arguments */
   for (uint32_t limit = 0; limit < RLIM_NLIMITS; limit++) {
     bool kills = limit == RLIMIT_CPU || limit == RLIMIT_RTTIME;
@@ -156,6 +159,17 @@ static void of_programs(scmp_filter_ctx filter) {
     add(filter, SCMP_ACT_ALLOW, of_programs_only[i]);
   must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
                         SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffu, AF_INET6)), "socket");
+  for (size_t i = 0; i < sizeof of_itself / sizeof *of_itself; i++) {
+    int number = seccomp_syscall_resolve_name(of_itself[i]);
+    must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 1,
+                          SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffu, 0)), of_itself[i]);
+    must(seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), number, 1, SCMP_A0(SCMP_CMP_GE, 1)),
+         of_itself[i]);
+  }
+  /* PRIO_PROCESS of the caller, for the same reason; not of a group or a user. */
+  must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(setpriority), 2,
+                        SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffu, 0),
+                        SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffu, 0)), "setpriority");
   add(filter, SCMP_ACT_ALLOW, "setrlimit");
   must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
                         SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffu, 0)), "prlimit64");
@@ -182,17 +196,6 @@ static void fill(scmp_filter_ctx filter) {
                           SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffu, (uint64_t)families[i])),
          "socketpair");
   }
-  for (size_t i = 0; i < sizeof of_itself / sizeof *of_itself; i++) {
-    int number = seccomp_syscall_resolve_name(of_itself[i]);
-    must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 1,
-                          SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffu, 0)), of_itself[i]);
-    must(seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), number, 1, SCMP_A0(SCMP_CMP_GE, 1)),
-         of_itself[i]);
-  }
-  /* PRIO_PROCESS of the caller, for the same reason; not of a group or a user. */
-  must(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(setpriority), 2,
-                        SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffu, 0),
-                        SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffu, 0)), "setpriority");
   /* personality: the default, asking, and switching address randomisation off for oneself. */
   const uint64_t personalities[] = {0x0, 0x8, 0x20000, 0x20008, 0x0040000, 0xffffffff};
   for (size_t i = 0; i < sizeof personalities / sizeof *personalities; i++)

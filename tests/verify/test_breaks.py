@@ -26,7 +26,7 @@ while True:
     pass
 """
 TOO_IDLE_TO_DIE = """
-from pathlib import Path
+import os
 for _ in range(40):
     try:
         if os.fork() == 0:

@@ -70,15 +70,15 @@ def answer(objects: dict[int, Any], request: Any) -> bytes:
 
 
 def raised(error: BaseException, echo: Sequence[Any] | None = None) -> bytes:
-    names = [
-        kind.__name__
-        for kind in type(error).__mro__
-        if kind is not object and getattr(builtins, kind.__name__, None) is kind
-    ]
     try:
+        names = [
+            kind.__name__
+            for kind in type(error).__mro__
+            if kind is not object and getattr(builtins, kind.__name__, None) is kind
+        ]
         return codec.encode(("raised", names, str(error)[:TEXT_CHARACTERS_MAX], echo))
-    except BaseException:  # noqa: BLE001 - its own __str__ may raise or return anything
-        return codec.encode(("raised", names, "", None))
+    except BaseException:  # noqa: BLE001 - its class and its __str__ may raise or return anything
+        return codec.encode(("raised", [], "", None))
 
 
 def load(objects: dict[int, Any], name: str, source: bytes) -> bytes:
