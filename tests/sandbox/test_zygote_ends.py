@@ -83,6 +83,34 @@ async def test_memory_that_runs_out(cells: ZygoteCells, by_cgroup: bool, source:
     assert await once(cells, "answer = 1") == "1"
 
 
+@pytest.mark.slow
+async def test_what_a_run_held_is_free_before_the_next_one(
+    cells: ZygoteCells, by_cgroup: bool
+) -> None:
+    """The kernel frees shared memory and disks late; the next run must not pay for that."""
+    if not by_cgroup:
+        pytest.skip("here no cgroup holds memory")
+    hold = """
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.shmat.restype = ctypes.c_void_p
+    with open("/tmp/held", "wb") as file:
+        file.write(bytes(3 << 20))
+    for _ in range(100):
+        segment = libc.shmget(0, 8 << 20, 0o1600)
+        if segment < 0:
+            break
+        at = libc.shmat(segment, None, 0)
+        ctypes.memset(at, 1, 8 << 20)
+        libc.shmdt(ctypes.c_void_p(at))
+    """
+    for _ in range(12):
+        async with cells.run(wall_s=20) as run:
+            send(run, hold)
+            await run.end(grace_s=0.1)
+        assert await once(cells, "answer = len(bytearray(b'1') * (90 << 20))") == str(90 << 20)
+
+
 async def test_memory_by_rung(cells: ZygoteCells, by_cgroup: bool) -> None:
     answer = await once(cells, "x = bytearray(b'1') * (100 << 20)\nanswer = len(x)")
     assert answer == str(100 << 20)

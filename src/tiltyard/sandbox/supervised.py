@@ -58,6 +58,10 @@ class Hold(Protocol):
         """
         ...
 
+    def read_memory_bytes(self) -> int | None:
+        """What it holds now; None where no cgroup counts it."""
+        ...
+
     def destroy(self) -> None:
         """Kills it with all that runs in it, at once; idempotent."""
         ...
@@ -243,6 +247,10 @@ class Sandbox:
             await self._hold.gone()
         last = self._hold.read_usage(reset_peak=False)
         return replace(after, oom_kills=max(after.oom_kills, last.oom_kills))
+
+    def memory_bytes(self) -> int | None:
+        """What the sandbox holds now, files included; None where no cgroup counts it."""
+        return self._hold.read_memory_bytes()
 
     def usage(self) -> Usage:
         """Readings of the sandbox's cgroup, from outside."""

@@ -30,6 +30,10 @@ from tiltyard.sandbox.supervisor import Execution
 HOME = "/run/tiltyard"
 START_TIMEOUT_S = 60.0
 """Imports on a busy machine; then the machine, not the program, is at fault."""
+EMPTY_SPARE_BYTES = 8 * MIB
+"""Caches of the kernel's own, which it gives back when memory is short."""
+EMPTY_TRIES_MAX = 200
+EMPTY_RETRY_S = 0.002
 END_TIMEOUT_S = 5.0
 """Killing a run takes a millisecond; a cell that needs longer than this is destroyed."""
 RUN_OUTPUT_BYTES_MAX = 16 * MIB
@@ -119,6 +123,33 @@ def _told_apart(ending: Ending, *, limits: ProgramLimits) -> Ending:
     return replace(ending, reason=Reason.SANDBOX_DIED, detail="killed from outside the sandbox")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cell:
+    """A sandbox with its zygote."""
+
+    sandbox: Sandbox
+    zygote: Execution
+    memory_bytes: int | None
+    """What it held when it was made; None where no cgroup counts it."""
+
+    @property
+    def alive(self) -> bool:
+        return self.sandbox.alive and not self.zygote.ended.done()
+
+    async def emptied(self) -> bool:
+        """Waits until it holds no more than at first; False when that does not come about.
+
+        A run's processes are gone, but the kernel frees its shared memory and its disk a little
+        later, and until then they would count against the next run.
+        """
+        for _ in range(EMPTY_TRIES_MAX):
+            now = self.sandbox.memory_bytes()
+            if now is None or now <= (self.memory_bytes or 0) + EMPTY_SPARE_BYTES:
+                return True
+            await asyncio.sleep(EMPTY_RETRY_S)
+        return False
+
+
 class ZygoteCells:
     """A bounded set of cells with the same program. Use with `async with`."""
 
@@ -135,7 +166,7 @@ class ZygoteCells:
         self._interpreter = interpreter
         self._program = program
         self._spec = spec
-        self._idle: deque[tuple[Sandbox, Execution]] = deque()
+        self._idle: deque[_Cell] = deque()
         self._places = asyncio.Semaphore(cells_max)
         self._all: set[Sandbox] = set()
         self._open = False
@@ -177,7 +208,8 @@ class ZygoteCells:
         self._check_open()
         async with self._places:
             self._check_open()
-            sandbox, zygote = await self._take()
+            cell = await self._take()
+            sandbox = cell.sandbox
             limits = sandbox.program_limits(
                 wall_s=wall_s, cpu_s=cpu_s, output_bytes_max=RUN_OUTPUT_BYTES_MAX
             )
@@ -186,13 +218,13 @@ class ZygoteCells:
             try:
                 self._check_open()  # they may have been closed while this one was made
                 before = sandbox.usage()
-                execution = sandbox.fork(zygote, limits=limits)
+                execution = sandbox.fork(cell.zygote, limits=limits)
                 yield Run(sandbox, execution, limits, before)
             finally:
                 if execution is not None:
                     clean = await asyncio.shield(_clear(execution))
-                if clean and sandbox.alive and not zygote.ended.done() and self._open:
-                    self._idle.append((sandbox, zygote))
+                if clean and cell.alive and self._open:
+                    self._idle.append(cell)
                 else:
                     await asyncio.shield(self._discard(sandbox))
 
@@ -200,15 +232,20 @@ class ZygoteCells:
         if not self._open:
             raise SandboxClosed("the cells are closed.", fix="use them inside their `async with`.")
 
-    async def _take(self) -> tuple[Sandbox, Execution]:
+    async def _take(self) -> _Cell:
         while self._idle:
-            sandbox, zygote = self._idle.pop()
-            if sandbox.alive and not zygote.ended.done():
-                return sandbox, zygote
-            await self._discard(sandbox)
+            cell = self._idle.pop()
+            fit = False
+            try:
+                fit = cell.alive and await cell.emptied()
+            finally:
+                if not fit:
+                    await asyncio.shield(self._discard(cell.sandbox))
+            if fit:
+                return cell
         return await self._make()
 
-    async def _make(self) -> tuple[Sandbox, Execution]:
+    async def _make(self) -> _Cell:
         program, interpreter = self._program, self._interpreter
         sandbox = await self._provider.create(self._spec, for_zygotes=True)
         self._all.add(sandbox)
@@ -230,7 +267,7 @@ class ZygoteCells:
         except BaseException:
             await asyncio.shield(self._discard(sandbox))
             raise
-        return sandbox, zygote
+        return _Cell(sandbox=sandbox, zygote=zygote, memory_bytes=sandbox.memory_bytes())
 
     async def _discard(self, sandbox: Sandbox) -> None:
         self._all.discard(sandbox)

@@ -163,6 +163,7 @@ def enforcement(hierarchies: Iterable[Hierarchy]) -> dict[Limit, Enforcement]:
 class Readings:
     """The files that say what one sandbox used. An empty path: no cgroup counts it."""
 
+    memory: str = ""
     peak: str = ""
     peak_reset: bool = False
     """True where writing to the file starts the peak anew."""
@@ -182,6 +183,7 @@ def readings(hierarchies: Iterable[Hierarchy], *, owner: str, sandbox: str) -> R
         first = tree.version == 1
         if "memory" in tree.controllers:
             first_memory = first
+            paths["memory"] = f"{at}/{'memory.usage_in_bytes' if first else 'memory.current'}"
             paths["peak"] = f"{at}/{'memory.max_usage_in_bytes' if first else 'memory.peak'}"
             paths["oom"] = f"{at}/{'memory.oom_control' if first else 'memory.events'}"
         if "pids" in tree.controllers:
@@ -204,13 +206,18 @@ def read_usage(files: Readings, *, reset_peak: bool) -> Usage:
         cpu_s = _field(cpu, files.cpu_field.encode()) / 1e6
     elif cpu:
         cpu_s = int(cpu) / 1e9
-    peak = _read(files.peak)
     return Usage(
         cpu_s=cpu_s,
-        memory_peak_bytes=int(peak) if peak else None,
+        memory_peak_bytes=read_number(files.peak),
         oom_kills=_field(_read(files.oom), b"oom_kill"),
         pids_refused=_field(_read(files.pids), b"max"),
     )
+
+
+def read_number(path: str) -> int | None:
+    """A file that is one number; None when it has gone or does not exist."""
+    number = _read(path)
+    return int(number) if number else None
 
 
 def enable_controllers(directory: Path, tree: Hierarchy) -> None:

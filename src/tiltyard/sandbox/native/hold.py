@@ -7,7 +7,7 @@ import signal
 from tiltyard.core.errors import SandboxError
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.ending import Usage
-from tiltyard.sandbox.native.cgroups import Readings, read_usage
+from tiltyard.sandbox.native.cgroups import Readings, read_number, read_usage
 
 DESTROY_TIMEOUT_S = 5.0
 
@@ -33,6 +33,10 @@ class NativeHold:
         if self._gone.done():
             return Usage(cpu_s=None, memory_peak_bytes=None, oom_kills=self._gone.result())
         return read_usage(self._files, reset_peak=reset_peak)
+
+    def read_memory_bytes(self) -> int | None:
+        """What it holds now; None where no cgroup counts it, or when it is gone."""
+        return read_number(self._files.memory)
 
     def destroy(self) -> None:
         """Kills the sandbox with all that runs in it; idempotent."""
