@@ -32,7 +32,7 @@ def tokenizer() -> Bpe:
 
 @pytest.fixture(scope="session")
 def recipe() -> Recipe:
-    plan = WarmStartPlan(tasks_per_step=2, reading_steps=1, steps_max=2, check_every=1)
+    plan = WarmStartPlan(tasks_per_step=2, reading_steps=2, steps_max=2, check_every=2)
     return Recipe(
         vocabulary=300,
         channels=16,

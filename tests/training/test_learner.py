@@ -40,11 +40,11 @@ def test_a_toy_is_learned_from_rewards_alone(learner: Learner) -> None:
     def rewarded(reply: Reply) -> float:
         return float(reply.tokens.output_ids[0] % 2 == 0)
 
-    before = sum(map(rewarded, ask(learner, 200, "before"))) / 200
-    for step in range(30):
-        replies = ask(learner, 32, f"step{step}")
+    before = sum(map(rewarded, ask(learner, 100, "before"))) / 100
+    for step in range(25):
+        replies = ask(learner, 24, f"step{step}")
         learner.update([group(replies, [rewarded(reply) for reply in replies])])
-    after = sum(map(rewarded, ask(learner, 200, "after"))) / 200
+    after = sum(map(rewarded, ask(learner, 100, "after"))) / 100
     assert before < 0.7
     assert after > 0.95
 
@@ -164,9 +164,9 @@ def test_bf16_learns_as_well(shape: ModelShape, recipe: Recipe, tokenizer: Bpe) 
     trainable.master.initialise(torch.Generator().manual_seed(1))
     trainable.publish()
     learner = Learner(recipe, trainable, tokenizer)
-    for step in range(30):
-        replies = ask(learner, 32, f"step{step}")
+    for step in range(25):
+        replies = ask(learner, 24, f"step{step}")
         rewards = [float(reply.tokens.output_ids[0] % 2 == 0) for reply in replies]
         learner.update([group(replies, [*rewards])])
-    after = [reply.tokens.output_ids[0] % 2 == 0 for reply in ask(learner, 200, "after")]
-    assert sum(after) > 190
+    after = [reply.tokens.output_ids[0] % 2 == 0 for reply in ask(learner, 100, "after")]
+    assert sum(after) > 90

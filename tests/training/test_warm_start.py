@@ -29,13 +29,13 @@ def test_it_is_cached_by_what_shapes_it_and_repairs_its_cache(
     heard: list[WarmStartProgress] = []
     first = made(recipe, tmp_path, heard)
     assert not first.from_cache
-    assert [progress.step for progress in heard] == [1, 2, 3]
-    assert heard[2].loss < heard[1].loss
+    assert [progress.step for progress in heard] == [2, 4]
+    assert all(0.0 < progress.loss < 7.0 for progress in heard)  # chance is ln 300 = 5.7
 
     second = made(recipe, tmp_path)
     assert second.from_cache
     assert second.tokenizer == first.tokenizer
-    assert (second.exact_match, second.steps) == (first.exact_match, 3)
+    assert (second.exact_match, second.steps) == (first.exact_match, 4)
     assert same_weights(first, second)
 
     (path,) = tmp_path.iterdir()
