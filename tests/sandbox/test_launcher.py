@@ -85,6 +85,20 @@ async def test_closing_twice_at_once(provider: NativeProvider, spec: SandboxSpec
     assert supervisors() == []
 
 
+async def test_what_nobody_closed_leaves_with_its_provider(image: Image, spec: SandboxSpec) -> None:
+    before = descriptors()
+    async with NativeProvider(image=image) as provider:
+        kept, killed = [await provider.create(spec) for _ in range(2)]
+        os.kill(supervisors()[1], signal.SIGKILL)
+        with pytest.raises(SandboxDied):
+            await killed.ping()
+    assert descriptors() == before
+    assert not kept.alive
+    with pytest.raises(SandboxDied):
+        await kept.run(["true"])
+    await kept.close()
+
+
 async def test_a_killed_supervisor_takes_all_with_it(
     provider: NativeProvider, spec: SandboxSpec
 ) -> None:

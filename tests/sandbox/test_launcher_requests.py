@@ -16,7 +16,8 @@ from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.image import Image, Record, RecordKind
 from tiltyard.sandbox.native.launcher import CreateOrder, Launcher
 from tiltyard.sandbox.native.programs import native_program
-from tiltyard.sandbox.native.provider import NativeProvider
+from tiltyard.sandbox.native.provider import NativeProvider, _stage_for
+from tiltyard.sandbox.protocol import FrameReader, FrameType
 
 pytestmark = pytest.mark.sandbox
 
@@ -117,20 +118,26 @@ UNIFIED = Path("/sys/fs/cgroup/unified")
 @pytest.mark.skipif(
     not os.access(UNIFIED / "cgroup.procs", os.W_OK), reason="no v2 tree beside v1 to write to"
 )
-async def test_a_sandbox_is_born_into_its_v2_cgroup(tmp_path: Path, image: Image) -> None:
+async def test_a_sandbox_is_born_into_its_v2_cgroup(image: Image) -> None:
     own_start = cgroups.start_time_of(os.getpid())
     owner = UNIFIED / f"{cgroups.PREFIX}{os.getpid()}-{own_start}-77"
-    launcher = await started(tmp_path, [str(owner)])
+    launcher = await started(_stage_for(image), [str(owner)])
     try:
         await launcher.add_image(0, image.description())
         wanted = replace(order("s1", settings=[]), directories=[str(owner / "s1")])
         made = await launcher.create(wanted)
-        (pid,) = supervisors()
-        places = [line.rpartition(":")[2] for line in cgroups_of(pid) if line.startswith("0::")]
-        assert places == [f"/{owner.name}/s1"]
-        made.control.close()
+        try:
+            # Not before its HELLO: until then it may still fail, and an ended one is in no cgroup.
+            made.control.settimeout(0)
+            first = await asyncio.get_running_loop().sock_recv(made.control, 4096)
+            assert [each.type for each in FrameReader().feed(first)] == [FrameType.HELLO]
+            (pid,) = supervisors()
+            places = [line.rpartition(":")[2] for line in cgroups_of(pid) if line.startswith("0::")]
+            assert places == [f"/{owner.name}/s1"]
+        finally:
+            made.control.close()
+            os.close(made.pidfd)
         await made.gone
-        os.close(made.pidfd)
         assert not (owner / "s1").exists()
     finally:
         await launcher.close()

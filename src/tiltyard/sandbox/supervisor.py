@@ -133,6 +133,11 @@ class Supervisor(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    async def disconnect(self) -> None:
+        """Ends the connection and waits until its socket is closed."""
+        self.abort()
+        await asyncio.wait((self.lost,))
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 

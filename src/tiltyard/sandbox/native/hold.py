@@ -27,6 +27,7 @@ class NativeHold:
         self._pidfd = pidfd
         self._gone = gone
         self._files = files
+        gone.add_done_callback(lambda _: self.destroy())  # for one that nobody closes
 
     def read_usage(self, *, reset_peak: bool) -> Usage:
         """Reads the cgroups. After the sandbox's end only the last count of kills is left."""

@@ -51,6 +51,7 @@ class NativeProvider:
         self._launcher: Launcher | None = None
         self._hierarchies: tuple[cgroups.Hierarchy, ...] = ()
         self._ids = itertools.count(1)
+        self._connected: set[Supervisor] = set()
         self._owner = ""
         self.isolation = "root" if os.geteuid() == 0 else "user-namespace"
         """The rung of the ladder that is in force. There is no silent lower one."""
@@ -106,6 +107,9 @@ class NativeProvider:
         if self._launcher is None:
             return
         await self._launcher.close()
+        # Its sandboxes are dead; nobody need have closed them for their sockets to go.
+        for supervisor in tuple(self._connected):
+            await supervisor.disconnect()
         # The launcher removes its cgroups itself, unless it was killed. Then its sandboxes are
         # dying, and the kernel keeps a cgroup until the last process is gone.
         for _ in range(REMOVE_TRIES_MAX):
@@ -160,10 +164,13 @@ class NativeProvider:
             )
         )
         hold = NativeHold(id_, pidfd=made.pidfd, gone=made.gone, files=files)
+        supervisor = await _connected(id_, made, hold)
+        self._connected.add(supervisor)
+        supervisor.lost.add_done_callback(lambda _: self._connected.discard(supervisor))
         return Sandbox(
             id_=id_,
             spec=spec,
-            supervisor=await _connected(id_, made, hold),
+            supervisor=supervisor,
             isolation=self.isolation,
             enforced=self.enforced,
             environment=image.environment,
