@@ -37,6 +37,11 @@ static void fail(const char *call) {
   _exit(1);
 }
 
+static void signal_all(const struct frame *frame, int signal_number) {
+  kill(-1, signal_number); /* there may be none */
+  outbox_frame(&outbox, FRAME_DONE, 0, frame->id, NULL, 0);
+}
+
 /* False when the host broke the protocol: there is nobody sane to talk to. */
 static bool answer(const struct frame *frame) {
   switch (frame->type) {
@@ -48,6 +53,8 @@ static bool answer(const struct frame *frame) {
     case FRAME_READ: file_read(&outbox, frame); return true;
     case FRAME_LIST: file_list(&outbox, frame); return true;
     case FRAME_PING: outbox_frame(&outbox, FRAME_PONG, 0, frame->id, NULL, 0); return true;
+    case FRAME_PAUSE: signal_all(frame, SIGSTOP); return true;
+    case FRAME_RESUME: signal_all(frame, SIGCONT); return true;
     default: return false;
   }
 }

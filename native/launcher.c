@@ -27,6 +27,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -35,14 +36,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "frames.h"
 #include "owned.h"
 #include "rootfs.h"
+#include "snapshots.h"
+#include "stage.h"
 
 #define REQUEST_BYTES_MAX 65536
 #define IDS_PER_SANDBOX 65536u
 
-enum { REQUEST_IMAGE = 1, REQUEST_CREATE = 2 };
+enum {
+  REQUEST_IMAGE = 1,
+  REQUEST_CREATE = 2,
+  REQUEST_SNAPSHOT = 3, /* u32 number, string sandbox; answered when the copy is made */
+  REQUEST_DROP = 4,     /* u32 number */
+  REQUEST_COMPARE = 5,  /* string sandbox; with the file that takes what differs */
+};
+enum { CREATE_FOR_ZYGOTES = 1, CREATE_WRITABLE = 2 };
 enum { REPLY_OK = 1, REPLY_FAILED = 2, REPLY_GONE = 3 };
 
 static int requests;
@@ -95,53 +106,6 @@ static const char *map_ids(pid_t pid, uint32_t first_id) {
   return write_to(path, map) ? "write(gid_map)" : NULL;
 }
 
-static const char *become_init(const struct rootfs *rootfs) {
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL)) return "prctl(PDEATHSIG)";
-  if (setresgid(0, 0, 0) || setresuid(0, 0, 0)) return "setresuid";
-  if (as_root && syscall(SYS_setgroups, 0, NULL)) return "setgroups";
-  /* Changing ids clears it, so it is set again. */
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL)) return "prctl(PDEATHSIG)";
-  if (unshare(CLONE_NEWCGROUP)) return "unshare(cgroup)";
-  const char *failed = rootfs_enter(rootfs);
-  if (failed) return failed;
-  if (sethostname("sandbox", 7)) return "sethostname";
-  static char *const plain[] = {"tiltyard-init", NULL};
-  static char *const zygotes[] = {"tiltyard-init", "--for-zygotes", NULL};
-  static char *const environment[] = {NULL};
-  syscall(SYS_execveat, init_program, "", rootfs->for_zygotes ? zygotes : plain, environment,
-          AT_EMPTY_PATH);
-  return "exec(tiltyard-init)";
-}
-
-static void run_child(const struct rootfs *rootfs, const struct cgroup_entry *entry, int control, int go) {
-  char byte;
-  const char *failed = entry_take(entry);
-  int error = errno;
-  if (read(go, &byte, 1) != 1) _exit(1); /* the launcher gave up on it, or died */
-  /* The host's own streams (a terminal, a log) stay out of the sandbox. */
-  int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd = 0; fd < 3; fd++)
-    if (nothing < 0 || dup2(nothing, fd) < 0) _exit(1);
-  /* Park both beyond 3, then keep just the control socket (3) and the program to execute. */
-  int parked = fcntl(control, F_DUPFD_CLOEXEC, 10), program = fcntl(init_program, F_DUPFD_CLOEXEC, 10);
-  if (parked < 0 || program < 0 || dup2(parked, 3) < 0 || dup2(program, 4) < 0) _exit(1);
-  fcntl(4, F_SETFD, FD_CLOEXEC);
-  init_program = 4;
-  close_range(5, ~0u, 0);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, NULL);
-  errno = error;
-  if (!failed) failed = become_init(rootfs);
-  struct outbox outbox = {0};
-  struct body body = {.length = 0};
-  put_u32(&body, (uint32_t)errno);
-  put_text(&body, failed);
-  outbox_frame(&outbox, FRAME_ERROR, 0, 0, body.bytes, body.length);
-  outbox_flush(&outbox, 3);
-  _exit(1);
-}
-
 static pid_t clone_child(const struct cgroup_entry *entry, int *pidfd) {
   struct clone_args arguments = {
       .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
@@ -155,8 +119,8 @@ static pid_t clone_child(const struct cgroup_entry *entry, int *pidfd) {
   return (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
 }
 
-static const char *start_sandbox(const struct rootfs *rootfs, uint32_t first_id, struct owned *owned,
-                                 int fds[2]) {
+static const char *start_sandbox(struct owned *owned, uint32_t first_id, int fds[2]) {
+  const struct rootfs *rootfs = &owned->rootfs;
   int sockets[2], go[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets)) return "socketpair";
   if (pipe2(go, O_CLOEXEC)) {
@@ -172,7 +136,7 @@ static const char *start_sandbox(const struct rootfs *rootfs, uint32_t first_id,
   pid_t pid = failed ? -1 : clone_child(&entry, &fds[1]);
   if (pid == 0) {
     close(go[1]);
-    run_child(rootfs, &entry, sockets[1], go[0]);
+    child_run(rootfs, &entry, (struct child){.control = sockets[1], .go = go[0], .program = init_program});
   }
   int error = errno;
   entry_close(&entry);
@@ -181,6 +145,7 @@ static const char *start_sandbox(const struct rootfs *rootfs, uint32_t first_id,
   fds[0] = sockets[0];
   errno = error;
   if (!failed) failed = pid < 0 ? "clone3(namespaces)" : map_ids(pid, first_id);
+  if (!failed) failed = rootfs_shift(rootfs, pid);
   if (!failed && write(go[1], "", 1) != 1) failed = "write(go)";
   error = errno;
   close(go[1]); /* without the byte the child exits */
@@ -201,15 +166,25 @@ static const char *start_sandbox(const struct rootfs *rootfs, uint32_t first_id,
 
 static void create(struct fields *fields) {
   struct text id = field_text(fields);
-  struct rootfs rootfs = {.image = field_u32(fields)};
+  struct rootfs rootfs = {.image = field_u32(fields), .layer = -1};
+  rootfs.snapshot = field_u32(fields);
   rootfs.disk_bytes = field_u64(fields);
   rootfs.inodes = field_u64(fields);
-  rootfs.for_zygotes = field_u32(fields) & 1;
+  uint32_t flags = field_u32(fields);
+  rootfs.for_zygotes = flags & CREATE_FOR_ZYGOTES;
+  rootfs.writable = flags & CREATE_WRITABLE;
   uint32_t first_id = field_u32(fields);
+  rootfs.first_id = as_root ? first_id : 0;
   struct owned *owned = owned_add(id, fields);
   int fds[2];
   const char *failed = owned ? owned_make_cgroups(owned, fields) : "sandbox request";
-  if (!failed) failed = start_sandbox(&rootfs, first_id, owned, fds);
+  if (!failed) failed = snapshot_use(&rootfs);
+  if (!failed) {
+    owned->rootfs = rootfs;
+    failed = rootfs_prepare(&owned->rootfs);
+  }
+  if (!failed) failed = start_sandbox(owned, first_id, fds);
+  if (owned) rootfs_close(&owned->rootfs);
   if (failed) {
     int error = errno;
     if (owned) owned_give_up(owned);
@@ -220,6 +195,33 @@ static void create(struct fields *fields) {
   close(fds[0]);
   close(fds[1]);
 }
+
+static void answer_failure(struct text id, const char *failed) {
+  if (failed) reply(REPLY_FAILED, id, errno, failed, NULL, 0);
+}
+
+static void drop(struct text id, uint32_t number) {
+  const char *failed = snapshot_drop(number);
+  reply(failed ? REPLY_FAILED : REPLY_OK, id, failed ? errno : 0, failed ? failed : "", NULL, 0);
+}
+
+/* What a worker does is answered at its end, by `told`. */
+static const char *start_worker(uint32_t kind, struct text id, struct fields *fields, int attached) {
+  uint32_t number = kind == REQUEST_SNAPSHOT ? field_u32(fields) : 0;
+  struct text sandbox = field_text(fields);
+  const struct owned *owned = fields->bad ? NULL : owned_find(sandbox);
+  errno = ESRCH;
+  if (!owned) return "sandbox";
+  if (kind == REQUEST_SNAPSHOT) return snapshot_take(id, number, &owned->rootfs);
+  errno = EBADF;
+  return attached < 0 ? "descriptor" : differences_start(id, &owned->rootfs, attached);
+}
+
+static void told(struct text request, int error, const char *failed) {
+  reply(failed ? REPLY_FAILED : REPLY_OK, request, error, failed ? failed : "", NULL, 0);
+}
+
+static void other_ended(pid_t pid, int status) { worker_ended(pid, status, told); }
 
 /* False when the host is gone. */
 static bool serve_request(void) {
@@ -244,6 +246,12 @@ static bool serve_request(void) {
     struct text id = field_text(&fields);
     const char *failed = stage_image(field_u32(&fields), attached);
     reply(failed ? REPLY_FAILED : REPLY_OK, id, failed ? errno : 0, failed ? failed : "", NULL, 0);
+  } else if (kind == REQUEST_DROP) {
+    struct text id = field_text(&fields);
+    drop(id, field_u32(&fields));
+  } else if (kind == REQUEST_SNAPSHOT || kind == REQUEST_COMPARE) {
+    struct text id = field_text(&fields);
+    answer_failure(id, start_worker(kind, id, &fields, attached));
   } else {
     reply(REPLY_FAILED, (struct text){"", 0}, EINVAL, "request", NULL, 0);
   }
@@ -290,13 +298,25 @@ static void enter_own_namespaces(void) {
   if (write_to("/proc/self/gid_map", map)) fail("write(gid_map)");
 }
 
+/* A child puts its own at 3 and 4: what the launcher hands on to it must not be there. */
+static void hold_low_descriptors(void) {
+  int fd;
+  do fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  while (fd >= 0 && fd < 10);
+  close(fd);
+  struct rlimit files; /* one of each sandbox is kept, for its layer */
+  if (getrlimit(RLIMIT_NOFILE, &files)) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 /* Serves until the host is gone. */
 static void serve(int host, int signals) {
   for (bool open = true; open;) {
     struct pollfd polled[3] = {{.fd = requests, .events = POLLIN},
                                {.fd = signals, .events = POLLIN},
                                {.fd = host, .events = POLLIN}};
-    int timeout_ms = owned_sweep(tell_gone);
+    int timeout_ms = owned_sweep(tell_gone, other_ended);
     if (poll(polled, 3, timeout_ms) < 0) continue;
     struct signalfd_siginfo caught;
     while (polled[1].revents && read(signals, &caught, sizeof caught) > 0) {
@@ -316,6 +336,8 @@ int main(int argc, char **argv) {
   fcntl(requests, F_SETFD, FD_CLOEXEC);
   fcntl(host, F_SETFD, FD_CLOEXEC);
   as_root = geteuid() == 0;
+  umask(022);
+  hold_low_descriptors();
   load_init(argv[3]);
   enter_own_namespaces();
   const char *failed = stage_set_up(argv[4]);

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "snapshots.h"
+
 #define SETTINGS_MAX 64
 #define RETRY_MS 2
 #define LAST_TRIES 2000
@@ -43,6 +45,8 @@ static void forget(struct owned *owned) {
     *at = owned->next;
     break;
   }
+  if (owned->rootfs.layer >= 0) close(owned->rootfs.layer);
+  snapshot_unuse(owned->rootfs.snapshot);
   free_strings(owned->cgroups);
   free(owned->oom_file);
   free(owned);
@@ -53,6 +57,7 @@ struct owned *owned_add(struct text id, struct fields *fields) {
   struct owned *owned = calloc(1, sizeof *owned);
   if (!owned) return NULL;
   memcpy(owned->id, id.bytes, id.length);
+  owned->rootfs.layer = -1;
   owned->oom_file = text_copy(field_text(fields));
   owned->cgroups = field_strings(fields, CGROUPS_MAX);
   owned->next = all;
@@ -63,6 +68,12 @@ struct owned *owned_add(struct text id, struct fields *fields) {
     return NULL;
   }
   return owned;
+}
+
+struct owned *owned_find(struct text id) {
+  for (struct owned *each = all; each; each = each->next)
+    if (each->pid && strlen(each->id) == id.length && !memcmp(each->id, id.bytes, id.length)) return each;
+  return NULL;
 }
 
 const char *owned_make_cgroups(struct owned *owned, struct fields *fields) {
@@ -140,18 +151,20 @@ static void read_oom_kills(struct owned *owned) {
   }
 }
 
-static void mark_reaped(pid_t pid) {
-  for (struct owned *each = all; each; each = each->next)
-    if (each->pid == pid) {
-      each->pid = 0;
-      each->reaped = true;
-    }
+static bool mark_reaped(pid_t pid) {
+  for (struct owned *each = all; each; each = each->next) {
+    if (each->pid != pid) continue;
+    each->pid = 0;
+    return each->reaped = true;
+  }
+  return false;
 }
 
-int owned_sweep(void (*gone)(const char *id, uint32_t oom_kills)) {
+int owned_sweep(void (*gone)(const char *id, uint32_t oom_kills), void (*other)(pid_t pid, int status)) {
   pid_t pid;
-  int again = -1;
-  while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) mark_reaped(pid);
+  int again = -1, status;
+  while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+    if (!mark_reaped(pid)) other(pid, status);
   for (struct owned *each = all, *next; each; each = next) {
     next = each->next;
     if (!each->reaped) continue;
@@ -172,11 +185,16 @@ static void say_nothing(const char *id, uint32_t oom_kills) {
   (void)oom_kills;
 }
 
+static void ignore(pid_t pid, int status) {
+  (void)pid;
+  (void)status;
+}
+
 void owned_end_all(void) {
   for (struct owned *each = all; each; each = each->next)
     if (each->pid) kill(each->pid, SIGKILL);
   for (int tries = 0; all && tries < LAST_TRIES; tries++) {
-    owned_sweep(say_nothing);
+    owned_sweep(say_nothing, ignore);
     nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000}, NULL);
   }
   remove_cgroups(own_cgroups);

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "frames.h"
+#include "rootfs.h"
 
 #define SANDBOX_ID_BYTES 64
 
@@ -25,6 +26,7 @@ struct owned {
   char **cgroups;  /* this sandbox's directories, one a hierarchy */
   char *oom_file;  /* where the kernel counts out-of-memory kills; empty: nowhere */
   uint32_t oom_kills; /* as last read, before the file went */
+  struct rootfs rootfs; /* its layer's descriptor, and its use of a snapshot, end with this */
   struct owned *next;
 };
 
@@ -32,6 +34,8 @@ struct owned {
 const char *owned_set_up(char **cgroups);
 /* Takes up a new sandbox; reads `string oom file, list cgroup directories`. NULL when it cannot. */
 struct owned *owned_add(struct text id, struct fields *fields);
+/* One that lives; NULL when there is none. */
+struct owned *owned_find(struct text id);
 /* Makes the directories and sets their limits: two lists of equal length, paths and values. */
 const char *owned_make_cgroups(struct owned *owned, struct fields *fields);
 /* Opens what a child needs to put itself into the cgroups; see owned.c. Close it with `entry_close`. */
@@ -41,10 +45,10 @@ const char *entry_take(const struct cgroup_entry *entry);
 void entry_close(struct cgroup_entry *entry);
 /* Gives up a sandbox that did not start; the next sweep removes its cgroups. */
 void owned_give_up(struct owned *owned);
-/* Reaps what died, removes its cgroups, and tells each that is wholly gone, with how many of its
+/* Reaps what died; `other` is asked about a process that was no sandbox. Removes the cgroups of the dead, and tells each that is wholly gone, with how many of its
  * processes were killed for want of memory: the host cannot read that any more. Returns milliseconds
  * to wait before trying again, or -1 when nothing is left over. */
-int owned_sweep(void (*gone)(const char *id, uint32_t oom_kills));
+int owned_sweep(void (*gone)(const char *id, uint32_t oom_kills), void (*other)(pid_t pid, int status));
 /* Kills, reaps and removes everything, also the launcher's own cgroups. */
 void owned_end_all(void);
 

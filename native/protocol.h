@@ -26,6 +26,8 @@ enum {
   FRAME_READ = 6,  /* u64 offset, u32 bytes at most, string path; -> BYTES or ERROR */
   FRAME_LIST = 7,  /* string path; -> ENTRIES or ERROR */
   FRAME_PING = 8,  /* -> PONG */
+  FRAME_PAUSE = 40,  /* stops every program; -> DONE */
+  FRAME_RESUME = 41, /* lets every program go on, also one that had stopped itself; -> DONE */
 };
 
 /* limits: u32 wall_ms (0: none), u32 cpu_s (0: none), u64 output bytes at most, u32 open files,

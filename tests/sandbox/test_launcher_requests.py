@@ -98,10 +98,13 @@ async def test_requests_that_are_too_big_or_wrong(tmp_path: Path) -> None:
             await launcher.create(order("many", settings=[("/x", "1")] * 65))
         with pytest.raises(SandboxRefused, match=r"write\(cgroup limit\): No such file"):
             await launcher.create(order("absent", settings=[("/nowhere/x", "1")]))
-        made = await launcher.create(order("unstaged", settings=[], image=7))
-        assert await made.gone == 0
-        made.control.close()
-        os.close(made.pidfd)
+        with pytest.raises(SandboxRefused, match="image: No such file"):
+            await launcher.create(order("unstaged", settings=[], image=7))
+        with pytest.raises(SandboxRefused, match="snapshot: No such file"):
+            await launcher.create(replace(order("unfrozen", settings=[]), snapshot=7))
+        for nothing in (launcher.snapshot(1, "none"), launcher.changes("none")):
+            with pytest.raises(SandboxRefused, match="sandbox: No such process"):
+                await nothing
         with pytest.raises(SandboxRefused, match="image number"):
             await launcher.add_image(99, b"x")
         with pytest.raises(SandboxRefused, match="image description"):

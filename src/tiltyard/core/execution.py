@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from tiltyard.core.ids import SnapshotId
+
 MIB = 1024 * 1024
 
 
@@ -73,6 +75,12 @@ class SandboxSpec:
     """What a sandbox is made of. Two equal specs may share a warm pool."""
 
     image: str = "host"
+    snapshot: SnapshotId | None = None
+    """Frozen files to start from, over the image; None starts from the image alone. Take the whole
+    spec from `Snapshot.spec`: a snapshot fits only the image that it was made over."""
+    writable: bool = False
+    """Whether root inside may change the image's own programs and packages, as an agent that
+    installs things does. Each such sandbox is about a millisecond slower to make."""
     limits: Limits = field(default_factory=Limits)
     allow_unenforced: frozenset[Limit] = frozenset()
     """Limits that may go unenforced where this machine cannot hold them. Any other such limit

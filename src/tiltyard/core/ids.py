@@ -16,3 +16,6 @@ GroupId = NewType("GroupId", str)
 
 SandboxId = NewType("SandboxId", str)
 """One sandbox, unique on the machine; also the last part of its cgroup's name."""
+
+SnapshotId = NewType("SnapshotId", str)
+"""A sandbox's frozen files; unique within its provider."""

@@ -19,6 +19,7 @@ import structlog
 from tiltyard.core.errors import SandboxClosed, SandboxError
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.ids import SandboxId
+from tiltyard.sandbox.snapshots import Snapshot
 from tiltyard.sandbox.supervised import Sandbox
 
 WAITING_MAX = 10_000
@@ -59,6 +60,7 @@ class Pool:
         self._warm: OrderedDict[SandboxSpec, deque[Sandbox]] = OrderedDict()
         self._filling: Counter[SandboxSpec] = Counter()
         self._in_use: dict[SandboxId, Sandbox] = {}
+        self._in_use_max = in_use_max
         self._free = in_use_max
         self._line: deque[asyncio.Future[None]] = deque()
         self._created = 0
@@ -136,6 +138,41 @@ class Pool:
         self._in_use[sandbox.id] = sandbox
         self._refill(spec)
         return sandbox
+
+    async def fork(self, snapshot: Snapshot, *, count: int) -> list[Sandbox]:
+        """Hands out `count` sandboxes that stand on a snapshot; all of them, or none.
+
+        Raises `SandboxError` as `acquire` does, and when that many are never to be had at once.
+        """
+        if not 1 <= count <= self._in_use_max:
+            raise SandboxError(
+                f"{count} forks at once, and this pool hands out {self._in_use_max} at most.",
+                fix="ask for fewer, or raise in_use_max.",
+            )
+        making: list[asyncio.Task[Sandbox]] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                making.extend(group.create_task(self.acquire(snapshot.spec)) for _ in range(count))
+        except BaseException as error:
+            made = [task.result() for task in making if task.done() and not _failed(task)]
+            await asyncio.shield(self._release_all(made))
+            if isinstance(error, BaseExceptionGroup):
+                raise error.exceptions[0] from None
+            raise
+        return [task.result() for task in making]
+
+    async def _release_all(self, sandboxes: list[Sandbox]) -> None:
+        for sandbox in sandboxes:
+            sandbox.destroy()
+        for sandbox in sandboxes:
+            try:
+                await self.release(sandbox)
+            except SandboxError as error:
+                _log.error("sandbox_close_failed", sandbox_id=sandbox.id, error=str(error))
+
+    def forget(self, spec: SandboxSpec) -> None:
+        """Destroys what is kept warm for a spec that will not be asked for again."""
+        self._discard(list(self._warm.pop(spec, ())))
 
     async def release(self, sandbox: Sandbox) -> None:
         """Takes a sandbox back and destroys it. Idempotent.
@@ -240,6 +277,10 @@ class Pool:
             self._refilled(spec, asyncio.current_task())
         else:
             await _close_all([sandbox])
+
+
+def _failed(task: "asyncio.Task[Sandbox]") -> bool:
+    return task.cancelled() or task.exception() is not None
 
 
 async def _close_all(sandboxes: list[Sandbox]) -> None:

@@ -36,6 +36,8 @@ class FrameType(IntEnum):
     READ = 6
     LIST = 7
     PING = 8
+    PAUSE = 40
+    RESUME = 41
     HELLO = 64
     STDOUT = 66
     STDERR = 67

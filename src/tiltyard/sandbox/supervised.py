@@ -9,16 +9,17 @@ import asyncio
 import errno
 import os
 import struct
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Protocol
 
+from tiltyard.core.changes import FileChange
 from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxError, SandboxFileError
 from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, SandboxSpec
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.ending import Ending, Overdue, Usage, ending_of, ending_of_lost
+from tiltyard.sandbox.hold import Hold
 from tiltyard.sandbox.protocol import (
     CHUNK_BYTES_MAX,
     Entry,
@@ -34,6 +35,7 @@ from tiltyard.sandbox.protocol import (
     spawn_body,
     text,
 )
+from tiltyard.sandbox.snapshots import Snapshot, parse_changes
 from tiltyard.sandbox.supervisor import Execution, Supervisor
 
 WORKSPACE = "/workspace"
@@ -46,29 +48,6 @@ CPU_S_MAX = 7 * 24 * 3600
 OUTPUT_BYTES_MOST = 2**40
 PATH_BYTES_MAX = 4095
 """What the kernel takes."""
-
-
-class Hold(Protocol):
-    """What a provider holds of a sandbox from outside."""
-
-    def read_usage(self, *, reset_peak: bool) -> Usage:
-        """Reads its counters; `reset_peak` starts the peak of memory anew.
-
-        Of a sandbox that is gone, the last count of out-of-memory kills is still known.
-        """
-        ...
-
-    def read_memory_bytes(self) -> int | None:
-        """What it holds now; None where no cgroup counts it."""
-        ...
-
-    def destroy(self) -> None:
-        """Kills it with all that runs in it, at once; idempotent."""
-        ...
-
-    async def gone(self) -> None:
-        """Returns when nothing of it is left. Raises `SandboxError` when that takes too long."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +284,35 @@ class Sandbox:
         if cut:
             raise SandboxFileError(f"sandbox {self.id}: {path!r} has too many names to list.")
         return entries
+
+    async def snapshot(self) -> Snapshot:
+        """Freezes the files as they are; programs stand still meanwhile, then the sandbox goes on.
+
+        `/dev/shm`, sockets and what programs hold in memory are no part of it. Raises
+        `SandboxError` when it would be too big, too deep, or one too many.
+        """
+        self._check_open()
+        async with self._paused():
+            return await self._hold.snapshot(self.spec)
+
+    async def diff(self) -> tuple[FileChange, ...]:
+        """What the files differ in from the start, or from the snapshot that it was made from.
+
+        Sorted by path. What was only touched is not listed, nor what lies in `/dev/shm`. Raises
+        `SandboxError`, also over 100,000 changes.
+        """
+        self._check_open()
+        async with self._paused():
+            return parse_changes(await self._hold.changes())
+
+    @asynccontextmanager
+    async def _paused(self) -> AsyncIterator[None]:
+        await self._supervisor.request(FrameType.PAUSE, b"")
+        try:
+            yield
+        finally:
+            with suppress(SandboxDied):  # then there is nothing to go on
+                await asyncio.shield(self._supervisor.request(FrameType.RESUME, b""))
 
     async def close(self) -> None:
         """Destroys the sandbox, and waits until nothing of it is left; idempotent.

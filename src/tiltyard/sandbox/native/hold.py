@@ -5,9 +5,12 @@ import os
 import signal
 
 from tiltyard.core.errors import SandboxError
+from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.ending import Usage
 from tiltyard.sandbox.native.cgroups import Readings, read_number, read_usage
+from tiltyard.sandbox.native.layers import Layers
+from tiltyard.sandbox.snapshots import Snapshot
 
 DESTROY_TIMEOUT_S = 5.0
 
@@ -22,11 +25,13 @@ class NativeHold:
         pidfd: int,
         gone: "asyncio.Future[int]",
         files: Readings,
+        layers: Layers,
     ) -> None:
         self._sandbox_id = sandbox_id
         self._pidfd = pidfd
         self._gone = gone
         self._files = files
+        self._layers = layers
         gone.add_done_callback(lambda _: self.destroy())  # for one that nobody closes
 
     def read_usage(self, *, reset_peak: bool) -> Usage:
@@ -38,6 +43,14 @@ class NativeHold:
     def read_memory_bytes(self) -> int | None:
         """What it holds now; None where no cgroup counts it, or when it is gone."""
         return read_number(self._files.memory)
+
+    async def snapshot(self, spec: SandboxSpec) -> Snapshot:
+        """Freezes its files as they are. Raises `SandboxError`."""
+        return await self._layers.snapshot(self._sandbox_id, spec)
+
+    async def changes(self) -> bytes:
+        """What differs in its files from what it started with. Raises `SandboxError`."""
+        return await self._layers.changes(self._sandbox_id)
 
     def destroy(self) -> None:
         """Kills the sandbox with all that runs in it; idempotent."""

@@ -2,6 +2,8 @@
 
 import array
 import asyncio
+import errno
+import itertools
 import os
 import socket
 import struct
@@ -17,9 +19,12 @@ _REPLY_BYTES_MAX = 4096
 _REQUEST_BYTES_MAX = 65_536  # the same in native/launcher.c
 _START_TIMEOUT_S = 20.0
 _REQUEST_TIMEOUT_S = 20.0
+_WORKER_TIMEOUT_S = 80.0
+"""The launcher ends a worker after 60 s."""
 _EXIT_TIMEOUT_S = 6.0
 """It gives its sandboxes 4 s to be gone."""
-_REQUEST_IMAGE, _REQUEST_CREATE = 1, 2
+_REQUEST_IMAGE, _REQUEST_CREATE, _REQUEST_SNAPSHOT, _REQUEST_DROP, _REQUEST_COMPARE = range(1, 6)
+_FOR_ZYGOTES, _WRITABLE = 1, 2
 _REPLY_OK, _REPLY_FAILED, _REPLY_GONE = 1, 2, 3
 _DOCTOR = "run `tiltyard doctor`; it tries each kernel feature and says what to enable."
 
@@ -33,6 +38,9 @@ class CreateOrder:
     disk_bytes: int
     inodes: int
     for_zygotes: bool
+    snapshot: int = 0
+    """Number of the snapshot to stand on; 0: none."""
+    writable: bool = False
     first_id: int
     """First host id of the sandbox's range; of no effect for an ordinary user."""
     oom_file: str
@@ -48,11 +56,12 @@ class CreateOrder:
                 struct.pack("<I", _REQUEST_CREATE),
                 text(self.id),
                 struct.pack(
-                    "<IQQII",
+                    "<IIQQII",
                     self.image,
+                    self.snapshot,
                     self.disk_bytes,
                     self.inodes,
-                    self.for_zygotes,
+                    _FOR_ZYGOTES * self.for_zygotes | _WRITABLE * self.writable,
                     self.first_id,
                 ),
                 text(self.oom_file),
@@ -116,6 +125,7 @@ class Launcher:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
         self._gone: dict[str, asyncio.Future[int]] = {}
+        self._numbers = itertools.count(1)
         self._sending = asyncio.Lock()
         self.lost: asyncio.Future[None] = self._loop.create_future()
         """Done when the launcher has ended, however it did."""
@@ -188,6 +198,33 @@ class Launcher:
             raise
         return Made(control=socket.socket(fileno=control), pidfd=pidfd, gone=gone)
 
+    async def snapshot(self, number: int, sandbox_id: str) -> None:
+        """Copies a sandbox's layer into snapshot `number`. Raises `SandboxError`."""
+        name = f"snapshot-{number}"
+        request = struct.pack("<I", _REQUEST_SNAPSHOT) + text(name)
+        request += struct.pack("<I", number) + text(sandbox_id)
+        reply = await self._ask(name, request, None, timeout_s=_WORKER_TIMEOUT_S)
+        reply.check(f"sandbox {sandbox_id}: its files cannot be frozen")
+
+    async def drop(self, number: int) -> bool:
+        """Gives up snapshot `number`; False while it is still being made."""
+        name = f"drop-{number}"
+        request = struct.pack("<I", _REQUEST_DROP) + text(name) + struct.pack("<I", number)
+        reply = await self._ask(name, request, None)
+        return reply.errno != errno.EBUSY
+
+    async def changes(self, sandbox_id: str) -> bytes:
+        """The records of what a sandbox changed (native/differences.h). Raises `SandboxError`."""
+        name = f"compare-{sandbox_id}-{next(self._numbers)}"
+        fd = os.memfd_create(name, os.MFD_CLOEXEC)
+        try:
+            request = struct.pack("<I", _REQUEST_COMPARE) + text(name) + text(sandbox_id)
+            reply = await self._ask(name, request, fd, timeout_s=_WORKER_TIMEOUT_S)
+            reply.check(f"sandbox {sandbox_id}: its changes cannot be listed")
+            return os.pread(fd, os.fstat(fd).st_size, 0)
+        finally:
+            os.close(fd)
+
     async def close(self) -> None:
         """Ends the launcher and every sandbox of it; idempotent."""
         if not self.lost.done():
@@ -198,7 +235,14 @@ class Launcher:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
 
-    async def _ask(self, id_: str, request: bytes, fd: int | None) -> Reply:
+    async def _ask(
+        self,
+        id_: str,
+        request: bytes,
+        fd: int | None,
+        *,
+        timeout_s: float = _REQUEST_TIMEOUT_S,
+    ) -> Reply:
         if self.lost.done():
             raise SandboxDied("the sandbox launcher has ended.", fix="open a new provider.")
         if len(request) > _REQUEST_BYTES_MAX:
@@ -211,7 +255,7 @@ class Launcher:
                 await self._send(request, [] if fd is None else [fd])
         except TimeoutError:
             raise SandboxError("the sandbox launcher does not take requests.") from None
-        return await self._reply_to(id_, _REQUEST_TIMEOUT_S)
+        return await self._reply_to(id_, timeout_s)
 
     async def _send(self, request: bytes, fds: Sequence[int]) -> None:
         # The socket takes a few hundred messages; a full one means that the launcher is behind.

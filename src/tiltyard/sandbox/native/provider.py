@@ -16,6 +16,7 @@ from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.hold import NativeHold
 from tiltyard.sandbox.native.image import ENVIRONMENT_HOME, PACKAGES_HOME, Image, host_image
 from tiltyard.sandbox.native.launcher import CreateOrder, Launcher, Made
+from tiltyard.sandbox.native.layers import Layers
 from tiltyard.sandbox.native.programs import native_program
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.supervisor import Supervisor
@@ -49,6 +50,7 @@ class NativeProvider:
         """`image` None shows this machine (`host_image`)."""
         self._image = image
         self._launcher: Launcher | None = None
+        self._layers: Layers | None = None
         self._hierarchies: tuple[cgroups.Hierarchy, ...] = ()
         self._ids = itertools.count(1)
         self._connected: set[Supervisor] = set()
@@ -86,6 +88,7 @@ class NativeProvider:
         try:
             self._enable(tree.base / self._owner for tree in self._hierarchies)
             await self._launcher.add_image(0, image.description())
+            self._layers = Layers(self._launcher)
         except BaseException:
             await self.aclose()
             raise
@@ -136,8 +139,8 @@ class NativeProvider:
 
         Raises `SandboxRefused` when the machine cannot hold a limit or lacks a feature.
         """
-        launcher, image = self._launcher, self._image
-        if launcher is None or image is None:
+        launcher, image, layers = self._launcher, self._image, self._layers
+        if launcher is None or image is None or layers is None:
             raise SandboxError("the provider is not open.", fix="use it with `async with`.")
         self._check(spec, image)
         number = next(self._ids)
@@ -157,13 +160,15 @@ class NativeProvider:
                 disk_bytes=spec.limits.disk_bytes,
                 inodes=spec.limits.inodes,
                 for_zygotes=for_zygotes,
+                snapshot=layers.number_of(spec),
+                writable=spec.writable,
                 first_id=FIRST_HOST_ID + next(_ranges) % ID_RANGES * IDS_PER_SANDBOX,
                 oom_file=files.oom,
                 directories=plan.directories,
                 settings=plan.settings,
             )
         )
-        hold = NativeHold(id_, pidfd=made.pidfd, gone=made.gone, files=files)
+        hold = NativeHold(id_, pidfd=made.pidfd, gone=made.gone, files=files, layers=layers)
         supervisor = await _connected(id_, made, hold)
         self._connected.add(supervisor)
         supervisor.lost.add_done_callback(lambda _: self._connected.discard(supervisor))
@@ -180,6 +185,12 @@ class NativeProvider:
     def _check(self, spec: SandboxSpec, image: Image) -> None:
         if spec.image != image.name:
             raise SandboxRefused(f"unknown image {spec.image!r}.", fix=f"use {image.name!r}.")
+        if spec.writable and self.isolation != "root":
+            raise SandboxRefused(
+                "an ordinary user cannot make a sandbox that may change the image's files: they "
+                "belong to an id that it does not have.",
+                fix="run as root, or leave `writable` off.",
+            )
         problem = _problem_with(spec.limits)
         if problem:
             raise SandboxRefused(f"a limit cannot be held: {problem}.", fix="correct it.")

@@ -1,0 +1,61 @@
+/* See child.h. */
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "frames.h"
+
+/* Descriptors 3 (the control socket) and 4 (the program) are in place. */
+static const char *become_init(const struct rootfs *rootfs) {
+  bool as_root = rootfs->first_id != 0;
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL)) return "prctl(PDEATHSIG)";
+  if (setresgid(0, 0, 0) || setresuid(0, 0, 0)) return "setresuid";
+  if (as_root && syscall(SYS_setgroups, 0, NULL)) return "setgroups";
+  /* Changing ids clears it, so it is set again. */
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL)) return "prctl(PDEATHSIG)";
+  if (unshare(CLONE_NEWCGROUP)) return "unshare(cgroup)";
+  const char *failed = rootfs_enter(rootfs);
+  if (failed) return failed;
+  if (sethostname("sandbox", 7)) return "sethostname";
+  close_range(5, ~0u, 0);
+  static char *const plain[] = {"tiltyard-init", NULL};
+  static char *const zygotes[] = {"tiltyard-init", "--for-zygotes", NULL};
+  static char *const environment[] = {NULL};
+  syscall(SYS_execveat, 4, "", rootfs->for_zygotes ? zygotes : plain, environment,
+          AT_EMPTY_PATH);
+  return "exec(tiltyard-init)";
+}
+
+void child_run(const struct rootfs *rootfs, const struct cgroup_entry *entry, struct child child) {
+  char byte;
+  const char *failed = entry_take(entry);
+  int error = errno;
+  if (read(child.go, &byte, 1) != 1) _exit(1); /* the launcher gave up on it, or died */
+  /* The host's own streams (a terminal, a log) stay out of the sandbox. */
+  int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; fd < 3; fd++)
+    if (nothing < 0 || dup2(nothing, fd) < 0) _exit(1);
+  /* Park both beyond 3, then keep just the control socket (3) and the program to execute. */
+  int parked = fcntl(child.control, F_DUPFD_CLOEXEC, 10);
+  int program = fcntl(child.program, F_DUPFD_CLOEXEC, 10);
+  if (parked < 0 || program < 0 || dup2(parked, 3) < 0 || dup2(program, 4) < 0) _exit(1);
+  fcntl(4, F_SETFD, FD_CLOEXEC);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  errno = error;
+  if (!failed) failed = become_init(rootfs);
+  struct outbox outbox = {0};
+  struct body body = {.length = 0};
+  put_u32(&body, (uint32_t)errno);
+  put_text(&body, failed);
+  outbox_frame(&outbox, FRAME_ERROR, 0, 0, body.bytes, body.length);
+  outbox_flush(&outbox, 3);
+  _exit(1);
+}

@@ -1,0 +1,38 @@
+"""What a provider holds of a sandbox from outside: its readings, its files' state and its end."""
+
+from typing import Protocol
+
+from tiltyard.core.execution import SandboxSpec
+from tiltyard.sandbox.ending import Usage
+from tiltyard.sandbox.snapshots import Snapshot
+
+
+class Hold(Protocol):
+    """What a provider holds of a sandbox from outside."""
+
+    def read_usage(self, *, reset_peak: bool) -> Usage:
+        """Reads its counters; `reset_peak` starts the peak of memory anew.
+
+        Of a sandbox that is gone, the last count of out-of-memory kills is still known.
+        """
+        ...
+
+    def read_memory_bytes(self) -> int | None:
+        """What it holds now; None where no cgroup counts it."""
+        ...
+
+    async def snapshot(self, spec: SandboxSpec) -> Snapshot:
+        """Freezes its files as they are. Raises `SandboxError`."""
+        ...
+
+    async def changes(self) -> bytes:
+        """What differs in its files from what it started with, as `parse_changes` reads it."""
+        ...
+
+    def destroy(self) -> None:
+        """Kills it with all that runs in it, at once; idempotent."""
+        ...
+
+    async def gone(self) -> None:
+        """Returns when nothing of it is left. Raises `SandboxError` when that takes too long."""
+        ...

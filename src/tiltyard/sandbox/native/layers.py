@@ -1,0 +1,77 @@
+"""The snapshots of one provider, and what is asked of the launcher about sandboxes' layers."""
+
+from dataclasses import replace
+
+from tiltyard.core.errors import SandboxError, SandboxRefused
+from tiltyard.core.execution import SandboxSpec
+from tiltyard.core.ids import SandboxId, SnapshotId
+from tiltyard.sandbox.native.launcher import Launcher
+from tiltyard.sandbox.snapshots import Snapshot
+
+SNAPSHOTS_MAX = 256
+"""The same in native/snapshots.h."""
+
+
+class Layers:
+    """Numbers the snapshots that live, and knows them by id."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._numbers: dict[SnapshotId, int] = {}
+        self._free = list(range(SNAPSHOTS_MAX, 0, -1))
+        self._abandoned: set[int] = set()
+        """Copies that nobody waited for to their end."""
+        self._made = 0
+
+    def number_of(self, spec: SandboxSpec) -> int:
+        """What the launcher calls the snapshot of a spec; 0 for none. Raises `SandboxRefused`."""
+        if spec.snapshot is None:
+            return 0
+        number = self._numbers.get(spec.snapshot)
+        if number is None:
+            raise SandboxRefused(
+                f"unknown snapshot {spec.snapshot!r}: it was dropped, or is another provider's.",
+                fix="take the spec from a `Snapshot` that lives.",
+            )
+        return number
+
+    async def snapshot(self, sandbox_id: SandboxId, spec: SandboxSpec) -> Snapshot:
+        """Copies a sandbox's layer. Raises `SandboxError`, with nothing left behind."""
+        await self._drop_abandoned()
+        if not self._free:
+            raise SandboxError(
+                f"sandbox {sandbox_id}: there are {SNAPSHOTS_MAX} snapshots already.",
+                fix="drop those that no more forks are wanted from.",
+            )
+        number = self._free.pop()
+        try:
+            await self._launcher.snapshot(number, sandbox_id)
+        except SandboxError:
+            self._free.append(number)
+            raise
+        except BaseException:
+            # The launcher finishes its copy all the same.
+            self._abandoned.add(number)
+            raise
+        self._made += 1
+        id_ = SnapshotId(f"snapshot-{self._made}")
+        self._numbers[id_] = number
+        return Snapshot(id_=id_, spec=replace(spec, snapshot=id_), keeper=self)
+
+    async def drop(self, snapshot_id: SnapshotId) -> None:
+        """Gives a snapshot up. Raises `SandboxError` when there is none."""
+        number = self._numbers.pop(snapshot_id, None)
+        if number is None:
+            raise SandboxError(f"there is no snapshot {snapshot_id}.")
+        self._abandoned.add(number)
+        await self._drop_abandoned()
+
+    async def changes(self, sandbox_id: SandboxId) -> bytes:
+        """The records of what a sandbox changed. Raises `SandboxError`."""
+        return await self._launcher.changes(sandbox_id)
+
+    async def _drop_abandoned(self) -> None:
+        for number in tuple(self._abandoned):
+            if number in self._abandoned and await self._launcher.drop(number):
+                self._abandoned.discard(number)
+                self._free.append(number)
