@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 #include "frames.h"
+#include "init.h"
 
-/* Descriptors 3 (the control socket) and 4 (the program) are in place. */
+/* Descriptors 3 and 4 are in place, see child_run. Returns only when a step failed. */
 static const char *become_init(const struct rootfs *rootfs) {
   bool as_root = rootfs->first_id != 0;
   if (prctl(PR_SET_PDEATHSIG, SIGKILL)) return "prctl(PDEATHSIG)";
@@ -24,12 +25,7 @@ static const char *become_init(const struct rootfs *rootfs) {
   if (failed) return failed;
   if (sethostname("sandbox", 7)) return "sethostname";
   close_range(5, ~0u, 0);
-  static char *const plain[] = {"tiltyard-init", NULL};
-  static char *const zygotes[] = {"tiltyard-init", "--for-zygotes", NULL};
-  static char *const environment[] = {NULL};
-  syscall(SYS_execveat, 4, "", rootfs->for_zygotes ? zygotes : plain, environment,
-          AT_EMPTY_PATH);
-  return "exec(tiltyard-init)";
+  init_run(3, 4, rootfs->for_zygotes);
 }
 
 void child_run(const struct rootfs *rootfs, const struct cgroup_entry *entry, struct child child) {
@@ -41,11 +37,9 @@ void child_run(const struct rootfs *rootfs, const struct cgroup_entry *entry, st
   int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; fd++)
     if (nothing < 0 || dup2(nothing, fd) < 0) _exit(1);
-  /* Park both beyond 3, then keep just the control socket (3) and the program to execute. */
-  int parked = fcntl(child.control, F_DUPFD_CLOEXEC, 10);
-  int program = fcntl(child.program, F_DUPFD_CLOEXEC, 10);
-  if (parked < 0 || program < 0 || dup2(parked, 3) < 0 || dup2(program, 4) < 0) _exit(1);
-  fcntl(4, F_SETFD, FD_CLOEXEC);
+  /* Its own score can be opened only while it is still the host's. */
+  int score = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+  if (dup2(child.control, 3) < 0 || score < 0 || dup2(score, 4) < 0) _exit(1);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);

@@ -1,4 +1,4 @@
-/* The first process of a sandbox, from its clone until it is tiltyard-init. */
+/* The first process of a sandbox, from its clone until it goes on as tiltyard-init. */
 #ifndef TILTYARD_CHILD_H
 #define TILTYARD_CHILD_H
 
@@ -8,7 +8,6 @@
 struct child {
   int control; /* its end of the control socket */
   int go;      /* a pipe that gives one byte when its ids are mapped; at its end it is given up */
-  int program; /* tiltyard-init */
 };
 
 /* Does not return. What fails is told on the control socket. */

@@ -1,13 +1,17 @@
 /* tiltyard-init: pid 1 of a sandbox, its supervisor.
  *
- * Theory of operation. The launcher has built the sandbox and executes this program with the
- * control socket as descriptor 3; the host holds the other end. One thread, one poll loop: requests
- * come in, results go out, children are reaped, deadlines are kept. It is crash-only: when the
- * control socket ends, for whatever reason, it exits, and the kernel kills everything else in its
- * pid namespace and drops its mounts. So nothing outlives its owner, even if nobody cleans up.
+ * Theory of operation. The launcher has built the sandbox and its child goes on here, with the control
+ * socket; the host holds the other end. One thread, one poll loop: requests come in, results go out,
+ * children are reaped, deadlines are kept. It is crash-only: when the control socket ends, for whatever
+ * reason, it exits, and the kernel kills everything else in its pid namespace and drops its mounts. So
+ * nothing outlives its owner, even if nobody cleans up.
  *
- * It is static and needs nothing of the image. It never decides what an end meant: see exec.c.
+ * It is a part of the launcher's own program, because executing another one would cost a fifth of what
+ * a sandbox costs (docs/decisions/0013). It needs nothing of the image. It never decides what an end
+ * meant: see exec.c.
  */
+#include "init.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -22,10 +26,11 @@
 #include "files.h"
 #include "frames.h"
 #include "restrict.h"
+#include "start.h"
 
 #define LISTEN_BELOW_BYTES (2u << 20) /* stop reading programs while the host is this far behind */
 
-static int control = 3;
+static int control;
 static struct outbox outbox;
 
 static void fail(const char *call) {
@@ -98,19 +103,20 @@ static void serve(int signals) {
   }
 }
 
-int main(int argc, char **argv) {
-  bool for_zygotes = argc > 1 && !strcmp(argv[1], "--for-zygotes");
+void init_run(int first_control, int score, bool for_zygotes) {
   /* Descriptors 0 to 3 belong to programs: keep the control socket out of their way. */
-  int moved = fcntl(control, F_DUPFD_CLOEXEC, 10);
-  if (moved < 0) return 1;
-  close(control);
-  control = moved;
+  control = fcntl(first_control, F_DUPFD_CLOEXEC, 10);
+  int kept_score = fcntl(score, F_DUPFD_CLOEXEC, 10);
+  if (control < 0 || kept_score < 0) _exit(1);
+  close(first_control);
+  close(score);
   for (int fd = 0; fd < 4; fd++)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR | O_CLOEXEC) != fd) fail("open(/dev/null)");
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  prctl(PR_SET_NAME, "tiltyard-init", 0, 0, 0); /* executed from memory, it has no name of its own */
+  prctl(PR_SET_NAME, "tiltyard-init", 0, 0, 0);
   signal(SIGPIPE, SIG_IGN);
   int signals = take_signals();
+  start_set_up(kept_score);
   exec_set_up(for_zygotes);
   /* All that it starts inherits these, so each program is spared forty calls of its own. */
   const char *failed = for_zygotes ? NULL : restrict_capabilities();
@@ -120,5 +126,5 @@ int main(int argc, char **argv) {
   put_u32(&hello, PROTOCOL_VERSION);
   outbox_frame(&outbox, FRAME_HELLO, 0, 0, hello.bytes, hello.length);
   serve(signals);
-  return 0;
+  _exit(0);
 }

@@ -4,8 +4,8 @@
  * process is slow and this one stays small. It takes requests on a SOCK_SEQPACKET socket that
  * it was started with, one message each, and answers each with one message; see `serve_request`. For a sandbox it
  * clones a child into new namespaces, writes its id maps, puts it into its cgroups, and hands back the
- * control socket and a pidfd without waiting: the child builds its own root (rootfs.c), becomes
- * tiltyard-init and says HELLO on the control socket, or says there which call failed.
+ * control socket and a pidfd without waiting: the child builds its own root (rootfs.c), goes on as
+ * tiltyard-init (init.c) and says HELLO on the control socket, or says there which call failed.
  *
  * It owns what it made. When a sandbox is reaped its cgroups are removed, and only then is it reported
  * as gone. When the host ends, the request socket ends, or, where a child of the host's still holds
@@ -58,7 +58,6 @@ enum { REPLY_OK = 1, REPLY_FAILED = 2, REPLY_GONE = 3 };
 
 static int requests;
 static bool as_root;
-static int init_program = -1;
 
 static void reply(uint32_t kind, struct text id, int error, const char *step, const int *fds, int count) {
   struct body body = {.length = 0};
@@ -84,6 +83,11 @@ static void reply(uint32_t kind, struct text id, int error, const char *step, co
   }
 }
 
+static void fail(const char *step) {
+  reply(REPLY_FAILED, (struct text){"launcher", 8}, errno, step, NULL, 0);
+  exit(1);
+}
+
 static int write_to(const char *path, const char *text) {
   int fd = open(path, O_WRONLY | O_CLOEXEC);
   if (fd < 0) return -1;
@@ -106,17 +110,39 @@ static const char *map_ids(pid_t pid, uint32_t first_id) {
   return write_to(path, map) ? "write(gid_map)" : NULL;
 }
 
+/* Network namespaces are the dearest part of a sandbox to make, so one is made beforehand, while there
+ * is nothing else to do. It belongs to the launcher's user namespace, not to the sandbox's: nobody
+ * inside is root of it. The launcher's own is private too, for as an ordinary user it could not return
+ * to the host's. */
+static int own_network = -1, spare_network = -1;
+
+static int network_fd(void) { return open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC); }
+
+static void make_spare_network(void) {
+  if (spare_network >= 0 || unshare(CLONE_NEWNET)) return; /* then the sandbox makes its own */
+  spare_network = network_fd();
+  if (setns(own_network, CLONE_NEWNET)) fail("setns(own network)");
+}
+
 static pid_t clone_child(const struct cgroup_entry *entry, int *pidfd) {
+  bool spare = spare_network >= 0 && setns(spare_network, CLONE_NEWNET) == 0;
   struct clone_args arguments = {
-      .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
-               CLONE_PIDFD,
+      .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
+               (spare ? 0 : CLONE_NEWNET),
       .pidfd = (uint64_t)(uintptr_t)pidfd,
       .exit_signal = SIGCHLD};
   if (entry->into >= 0) {
     arguments.flags |= CLONE_INTO_CGROUP;
     arguments.cgroup = (uint64_t)entry->into;
   }
-  return (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+  pid_t pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+  if (pid == 0 || !spare) return pid;
+  int error = errno;
+  if (setns(own_network, CLONE_NEWNET)) fail("setns(own network)");
+  close(spare_network);
+  spare_network = -1;
+  errno = error;
+  return pid;
 }
 
 static const char *start_sandbox(struct owned *owned, uint32_t first_id, int fds[2]) {
@@ -136,7 +162,7 @@ static const char *start_sandbox(struct owned *owned, uint32_t first_id, int fds
   pid_t pid = failed ? -1 : clone_child(&entry, &fds[1]);
   if (pid == 0) {
     close(go[1]);
-    child_run(rootfs, &entry, (struct child){.control = sockets[1], .go = go[0], .program = init_program});
+    child_run(rootfs, &entry, (struct child){.control = sockets[1], .go = go[0]});
   }
   int error = errno;
   entry_close(&entry);
@@ -263,26 +289,29 @@ static void tell_gone(const char *id, uint32_t oom_kills) {
   reply(REPLY_GONE, (struct text){id, (uint32_t)strlen(id)}, (int)oom_kills, "", NULL, 0);
 }
 
-static void fail(const char *step) {
-  reply(REPLY_FAILED, (struct text){"launcher", 8}, errno, step, NULL, 0);
-  exit(1);
-}
-
-/* A sealed copy in memory: no program can reach the host's file through /proc/1/exe. */
-static void load_init(const char *path) {
-  int file = open(path, O_RDONLY | O_CLOEXEC);
+/* Goes on as a sealed copy in memory: a sandbox's first process is a fork of this one, and no program
+ * may reach the host's file through its /proc/PID/exe. */
+static void run_from_memory(char **argv) {
+  static char *const environment[] = {NULL};
+  int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   struct stat about;
-  if (file < 0 || fstat(file, &about)) fail("open(tiltyard-init)");
-  init_program = memfd_create("tiltyard-init", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (init_program < 0) fail("memfd_create");
+  if (file < 0 || fstat(file, &about)) fail("open(own program)");
+  if (fcntl(file, F_GET_SEALS) > 0) {
+    close(file);
+    prctl(PR_SET_NAME, "tiltyard-launch", 0, 0, 0);
+    return;
+  }
+  int copy = memfd_create("tiltyard-launcher", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (copy < 0) fail("memfd_create");
   for (off_t left = about.st_size; left > 0;) {
-    ssize_t sent = sendfile(init_program, file, NULL, (size_t)left);
-    if (sent <= 0) fail("sendfile(tiltyard-init)");
+    ssize_t sent = sendfile(copy, file, NULL, (size_t)left);
+    if (sent <= 0) fail("sendfile(own program)");
     left -= sent;
   }
-  if (fcntl(init_program, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL))
+  if (fcntl(copy, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL))
     fail("fcntl(F_ADD_SEALS)");
-  close(file);
+  syscall(SYS_execveat, copy, "", argv, environment, AT_EMPTY_PATH);
+  fail("exec(own program)");
 }
 
 static void enter_own_namespaces(void) {
@@ -317,7 +346,9 @@ static void serve(int host, int signals) {
                                {.fd = signals, .events = POLLIN},
                                {.fd = host, .events = POLLIN}};
     int timeout_ms = owned_sweep(tell_gone, other_ended);
-    if (poll(polled, 3, timeout_ms) < 0) continue;
+    int ready = poll(polled, 3, spare_network < 0 ? 0 : timeout_ms);
+    if (ready == 0) make_spare_network();
+    if (ready <= 0) continue;
     struct signalfd_siginfo caught;
     while (polled[1].revents && read(signals, &caught, sizeof caught) > 0) {
     }
@@ -327,22 +358,23 @@ static void serve(int host, int signals) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 5) {
-    fprintf(stderr, "usage: tiltyard-launcher SOCKET HOST-PIDFD INIT STAGE [CGROUP...]\n");
+  if (argc < 4) {
+    fprintf(stderr, "usage: tiltyard-launcher SOCKET HOST-PIDFD STAGE [CGROUP...]\n");
     return 2;
   }
   requests = atoi(argv[1]);
   int host = atoi(argv[2]);
+  run_from_memory(argv);
   fcntl(requests, F_SETFD, FD_CLOEXEC);
   fcntl(host, F_SETFD, FD_CLOEXEC);
   as_root = geteuid() == 0;
   umask(022);
   hold_low_descriptors();
-  load_init(argv[3]);
   enter_own_namespaces();
-  const char *failed = stage_set_up(argv[4]);
+  if (unshare(CLONE_NEWNET) || (own_network = network_fd()) < 0) fail("unshare(network)");
+  const char *failed = stage_set_up(argv[3]);
   if (failed) fail(failed);
-  if ((failed = owned_set_up(argv + 5))) fail(failed);
+  if ((failed = owned_set_up(argv + 4))) fail(failed);
   if (chdir("/")) fail("chdir");
   /* A child may be killed before it was told to go on: that is its loss, not the launcher's. */
   signal(SIGPIPE, SIG_IGN);

@@ -59,6 +59,28 @@ static int stdin_of(struct text bytes) {
   return fd;
 }
 
+static int own_score = -1;
+static char first_score[16];
+
+void start_set_up(int score) {
+  own_score = score;
+  ssize_t got = pread(score, first_score, sizeof first_score - 1, 0);
+  first_score[got > 0 ? got : 0] = 0;
+}
+
+/* When memory runs out, programs go before the supervisor and the zygote. A program inherits its score:
+ * the supervisor takes the worst one for the length of a fork, because it may not open its child's. */
+static pid_t fork_scored(bool expendable) {
+  if (expendable && pwrite(own_score, "1000", 4, 0) != 4) return -1;
+  pid_t pid = fork();
+  if (pid != 0 && expendable) {
+    int error = errno;
+    (void)!pwrite(own_score, first_score, strlen(first_score), 0);
+    errno = error;
+  }
+  return pid;
+}
+
 static const char *become(const struct start *start, const struct limits *limits, bool restrict_it,
                           const int sources[4]) {
   static const int signals[] = {SIGCHLD, SIGPIPE, SIGTERM, SIGINT, SIGHUP};
@@ -75,12 +97,6 @@ static const char *become(const struct start *start, const struct limits *limits
   for (int n = 0; n < 4; n++)
     if (parked[n] >= 0 && dup2(parked[n], n) < 0) return "dup2";
   umask(022);
-  /* When memory runs out, programs go before the supervisor and the zygote. */
-  if (!(start->flags & SPAWN_ZYGOTE)) {
-    int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (score < 0 || write(score, "1000", 4) != 4) return "write(oom_score_adj)";
-    close(score);
-  }
   if (chdir(start->cwd)) return "chdir";
   const char *failed = restrict_resources(limits);
   if (restrict_it && !(start->flags & SPAWN_ZYGOTE)) {
@@ -118,7 +134,7 @@ const char *start_program(const struct start *start, const struct limits *limits
   } else if (pipe2(pair, O_CLOEXEC | O_NONBLOCK)) {
     failed = "pipe";
   } else {
-    *pid = fork();
+    *pid = fork_scored(!(start->flags & SPAWN_ZYGOTE));
     if (*pid == 0) {
       const int sources[4] = {input, far[0], far[1], far[2]};
       child(start, limits, restrict_it, sources, pair[1]);

@@ -23,6 +23,9 @@ struct start_failure {
   char call[60];
 };
 
+/* Takes the supervisor's own oom_score_adj. */
+void start_set_up(int score);
+
 /* Makes the near and far ends of standard output, standard error and the channel, in that order;
  * `channel_type` 0: no channel. False, with errno set and nothing left open, when it cannot. */
 bool open_streams(int near[3], int far[3], int channel_type);

@@ -136,7 +136,7 @@ class Pool:
                 await _close_all([sandbox])
             raise
         self._in_use[sandbox.id] = sandbox
-        self._refill(spec)
+        self._refill(spec, kept_min=(self._warm_target + 1) // 2)
         return sandbox
 
     async def fork(self, snapshot: Snapshot, *, count: int) -> list[Sandbox]:
@@ -185,6 +185,8 @@ class Pool:
             await sandbox.close()
         finally:
             self._give_place()
+            if self._open and sandbox.spec in self._warm:
+                self._refill(sandbox.spec, kept_min=self._warm_target)
 
     def _check_open(self) -> None:
         if not self._open:
@@ -240,7 +242,12 @@ class Pool:
         self._created += 1
         return sandbox
 
-    def _refill(self, spec: SandboxSpec) -> None:
+    def _refill(self, spec: SandboxSpec, *, kept_min: int) -> None:
+        """Makes as many as are to be kept, once fewer than `kept_min` are kept or being made.
+
+        Whoever has just been given a sandbox is about to run something in it, and making others
+        beside that would slow it down: while half of them are left, that waits for a release.
+        """
         if not self._warm_target:
             return
         kept = self._warm.setdefault(spec, deque())
@@ -248,7 +255,8 @@ class Pool:
         while len(self._warm) > SPECS_WARM_MAX:
             _, old = self._warm.popitem(last=False)
             self._discard(list(old))
-        for _ in range(self._warm_target - len(kept) - self._filling[spec]):
+        there = len(kept) + self._filling[spec]
+        for _ in range(self._warm_target - there if there < kept_min else 0):
             self._filling[spec] += 1
             refill = self._group.create_task(self._add_warm(spec))
             self._refills.add(refill)

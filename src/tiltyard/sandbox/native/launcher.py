@@ -132,9 +132,7 @@ class Launcher:
         self._loop.add_reader(requests.fileno(), self._on_readable)
 
     @classmethod
-    async def start(
-        cls, *, launcher: Path, init: Path, stage: Path, cgroups: Sequence[str]
-    ) -> "Launcher":
+    async def start(cls, *, launcher: Path, stage: Path, cgroups: Sequence[str]) -> "Launcher":
         """Starts the process. Raises `SandboxRefused` with the failing call and the fix."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(0)
@@ -142,7 +140,7 @@ class Launcher:
         try:
             # A child of this process may hold our end of the socket longer than we live.
             host = os.pidfd_open(os.getpid())
-            argv = [str(launcher), str(theirs.fileno()), str(host), str(init), str(stage), *cgroups]
+            argv = [str(launcher), str(theirs.fileno()), str(host), str(stage), *cgroups]
             process = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec of a small program, once
                 argv,
                 stdin=subprocess.DEVNULL,

@@ -78,7 +78,7 @@ def _kernel() -> Finding:
 
 def _programs() -> Finding:
     try:
-        where = native_program("tiltyard-init").parent
+        where = native_program("tiltyard-launcher").parent
     except SandboxError as error:
         return Finding(
             feature="native programs",

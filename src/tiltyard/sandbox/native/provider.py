@@ -81,7 +81,6 @@ class NativeProvider:
         self._enable(tree.base for tree in self._hierarchies)
         self._launcher = await Launcher.start(
             launcher=native_program("tiltyard-launcher"),
-            init=native_program("tiltyard-init"),
             stage=_stage_for(image),
             cgroups=[str(tree.base / self._owner) for tree in self._hierarchies],
         )
