@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "executions.h"
 #include "snapshots.h"
 
 #define SETTINGS_MAX 64
@@ -58,6 +60,7 @@ struct owned *owned_add(struct text id, struct fields *fields) {
   if (!owned) return NULL;
   memcpy(owned->id, id.bytes, id.length);
   owned->rootfs.layer = -1;
+  owned->deadline_us = now_us() + (uint64_t)field_u32(fields) * 1000000u;
   owned->oom_file = text_copy(field_text(fields));
   owned->cgroups = field_strings(fields, CGROUPS_MAX);
   owned->next = all;
@@ -160,9 +163,24 @@ static bool mark_reaped(pid_t pid) {
   return false;
 }
 
+/* The dead man's: whatever has become of the host, this sandbox has lived long enough. Returns
+ * milliseconds until the next one has, or -1 when there is none. */
+static int keep_deadlines(void) {
+  uint64_t now = now_us(), next = 0;
+  for (struct owned *each = all; each; each = each->next) {
+    if (!each->pid) continue;
+    if (each->deadline_us <= now)
+      kill(each->pid, SIGKILL);
+    else if (!next || each->deadline_us < next)
+      next = each->deadline_us;
+  }
+  uint64_t ms = (next - now) / 1000 + 1;
+  return !next ? -1 : ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
 int owned_sweep(void (*gone)(const char *id, uint32_t oom_kills), void (*other)(pid_t pid, int status)) {
   pid_t pid;
-  int again = -1, status;
+  int again = keep_deadlines(), status;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
     if (!mark_reaped(pid)) other(pid, status);
   for (struct owned *each = all, *next; each; each = next) {

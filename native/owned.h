@@ -21,6 +21,7 @@ struct cgroup_entry {
 struct owned {
   char id[SANDBOX_ID_BYTES];
   pid_t pid;       /* 0: not started, or reaped */
+  uint64_t deadline_us; /* on the monotonic clock; then it is killed */
   bool reaped;
   bool unheard;    /* it never started, so nobody waits to be told that it is gone */
   char **cgroups;  /* this sandbox's directories, one a hierarchy */
@@ -32,7 +33,8 @@ struct owned {
 
 /* Makes the launcher's own cgroup directories, parents of all sandboxes'. NULL or the failed step. */
 const char *owned_set_up(char **cgroups);
-/* Takes up a new sandbox; reads `string oom file, list cgroup directories`. NULL when it cannot. */
+/* Takes up a new sandbox; reads `u32 seconds that it may live, string oom file, list cgroup directories`.
+ * NULL when it cannot. */
 struct owned *owned_add(struct text id, struct fields *fields);
 /* One that lives; NULL when there is none. */
 struct owned *owned_find(struct text id);
@@ -46,8 +48,8 @@ void entry_close(struct cgroup_entry *entry);
 /* Gives up a sandbox that did not start; the next sweep removes its cgroups. */
 void owned_give_up(struct owned *owned);
 /* Reaps what died; `other` is asked about a process that was no sandbox. Removes the cgroups of the dead, and tells each that is wholly gone, with how many of its
- * processes were killed for want of memory: the host cannot read that any more. Returns milliseconds
- * to wait before trying again, or -1 when nothing is left over. */
+ * processes were killed for want of memory: the host cannot read that any more. Kills what is past its
+ * deadline. Returns milliseconds to wait before trying again, or -1 when there is nothing to wait for. */
 int owned_sweep(void (*gone)(const char *id, uint32_t oom_kills), void (*other)(pid_t pid, int status));
 /* Kills, reaps and removes everything, also the launcher's own cgroups. */
 void owned_end_all(void);

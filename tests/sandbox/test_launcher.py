@@ -6,12 +6,13 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sandbox.processes import children, launchers, name, supervisors
-from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxError
+from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxError, SandboxRefused
 from tiltyard.core.execution import Reason, SandboxSpec
 from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.image import Image
@@ -323,3 +324,22 @@ async def test_a_supervisor_that_hangs_is_given_up(
     assert (done.reason, done.detail) == (Reason.SANDBOX_DIED, "the supervisor did not answer")
     assert supervisors() == []
     await sandbox.close()
+
+
+@pytest.mark.slow
+async def test_the_node_ends_what_has_lived_long_enough(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    """The launcher does, so that it does not depend on this process being well."""
+    sandbox = await provider.create(replace(spec, lifetime_s=1.0))
+    other = await provider.create(spec)
+    done = await sandbox.run(["sleep", "60"], timeout_s=50)
+    assert done.reason is Reason.SANDBOX_DIED
+    with pytest.raises(SandboxDied, match="lifetime of 1 s"):
+        await sandbox.run(["true"])
+    assert (await other.run(["true"])).ok
+    for lifetime_s in (0.0, -1.0, 1e9, float("nan")):
+        with pytest.raises(SandboxRefused, match="lifetime_s"):
+            await provider.create(replace(spec, lifetime_s=lifetime_s))
+    await sandbox.close()
+    await other.close()

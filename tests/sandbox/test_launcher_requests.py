@@ -74,6 +74,7 @@ def order(id_: str, *, settings: list[tuple[str, str]], image: int = 0) -> Creat
         disk_bytes=1 << 20,
         inodes=256,
         for_zygotes=False,
+        lifetime_s=60,
         first_id=3_000_000_000,
         oom_file="",
         directories=[],

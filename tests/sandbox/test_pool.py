@@ -1,12 +1,15 @@
 """The pool: warm sandboxes, a bounded number in use, and nothing lost however a user ends."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 
+from sandbox.processes import supervisors
 from tiltyard.core.errors import SandboxClosed, SandboxError, SandboxRefused
 from tiltyard.core.execution import Limits, SandboxSpec
 from tiltyard.sandbox import pool as pool_module
@@ -335,3 +338,45 @@ def test_equal_specs_share_what_is_warm() -> None:
     other = SandboxSpec(limits=Limits(pids=7))
     assert hash(one) == hash(other)
     assert one == other
+
+
+async def test_it_tells_how_it_stands(watched: Watched, spec: SandboxSpec) -> None:
+    async with Pool(watched, warm=2) as pool:
+        async with pool.sandbox(spec):
+            assert (pool.counts.acquired, pool.counts.found_warm) == (1, 0)
+            assert pool.counts.creating == 2
+            await until(lambda: pool.counts.warm == 2)
+        waited_s = pool.counts.waited_s
+        assert waited_s > 0
+        async with pool.sandbox(spec):
+            assert (pool.counts.acquired, pool.counts.found_warm) == (2, 1)
+            assert pool.counts.waited_s > waited_s
+
+
+@pytest.mark.slow
+async def test_one_that_does_not_answer_is_not_handed_out(
+    watched: Watched, spec: SandboxSpec
+) -> None:
+    async with Pool(watched, warm=1, checked_after_s=0.0) as pool:
+        async with pool.sandbox(spec) as first:
+            await until(lambda: pool.counts.warm == 1)
+        deaf = watched.made[1]
+        (pid,) = [pid for pid in supervisors() if pid]
+        os.kill(pid, signal.SIGSTOP)
+        async with pool.sandbox(spec) as sandbox:
+            assert sandbox.id not in {deaf.id, first.id}
+            await sandbox.ping()
+
+
+@pytest.mark.slow
+async def test_one_with_too_little_time_left_is_not_handed_out(
+    watched: Watched, spec: SandboxSpec
+) -> None:
+    short = replace(spec, lifetime_s=5.0)
+    async with Pool(watched, warm=1) as pool:
+        async with pool.sandbox(short):
+            await until(lambda: pool.counts.warm == 1)
+        old = watched.made[1]
+        await until(lambda: old.time_left_s < 4.4)
+        async with pool.sandbox(short) as sandbox:
+            assert sandbox is not old

@@ -82,6 +82,8 @@ class SandboxSpec:
     """Whether root inside may change the image's own programs and packages, as an agent that
     installs things does. Each such sandbox is about a millisecond slower to make."""
     limits: Limits = field(default_factory=Limits)
+    lifetime_s: float = 24 * 3600.0
+    """From its making until the node ends it, whatever has become of whoever asked for it."""
     allow_unenforced: frozenset[Limit] = frozenset()
     """Limits that may go unenforced where this machine cannot hold them. Any other such limit
     makes the sandbox be refused."""

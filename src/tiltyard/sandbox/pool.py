@@ -23,6 +23,9 @@ from tiltyard.sandbox.snapshots import Snapshot
 from tiltyard.sandbox.supervised import Sandbox
 
 WAITING_MAX = 10_000
+CHECK_TIMEOUT_S = 1.0
+LIFE_LEFT_MIN = 0.9
+"""What part of its lifetime a kept one must have left; else another is made."""
 SPECS_WARM_MAX = 8
 """Warm sandboxes are kept for the specs used last; an older spec's are destroyed."""
 
@@ -44,18 +47,36 @@ class PoolCounts:
     warm: int
     in_use: int
     waiting: int
+    creating: int
+    """To be kept warm; those that somebody waits for are in use."""
     created: int
-    """Since the pool was opened."""
+    """Since the pool was opened; so are all below."""
+    acquired: int
+    found_warm: int
+    """Of those acquired."""
+    waited_s: float
+    """By all that acquired one, for their turn and for the making."""
 
 
 class Pool:
     """Hands out sandboxes of one provider. Use with `async with`."""
 
-    def __init__(self, provider: Provider, *, in_use_max: int = 64, warm: int = 4) -> None:
-        """`warm` is how many are kept ready for each spec lately used; 0 makes each on demand."""
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        in_use_max: int = 64,
+        warm: int = 4,
+        checked_after_s: float = 10.0,
+    ) -> None:
+        """`warm` is how many are kept ready for each spec lately used; 0 makes each on demand.
+
+        One that was kept longer than `checked_after_s` has to answer before it is handed out.
+        """
         if in_use_max < 1 or warm < 0:
             raise ValueError(f"in_use_max {in_use_max} must be positive, warm {warm} not negative")
         self._provider = provider
+        self._checked_after_s = checked_after_s
         self._warm_target = warm
         self._warm: OrderedDict[SandboxSpec, deque[Sandbox]] = OrderedDict()
         self._filling: Counter[SandboxSpec] = Counter()
@@ -64,6 +85,9 @@ class Pool:
         self._free = in_use_max
         self._line: deque[asyncio.Future[None]] = deque()
         self._created = 0
+        self._acquired = 0
+        self._found_warm = 0
+        self._waited_s = 0.0
         self._group = asyncio.TaskGroup()
         self._refills: set[asyncio.Task[None]] = set()
         self._open = False
@@ -101,7 +125,11 @@ class Pool:
             warm=sum(map(len, self._warm.values())),
             in_use=len(self._in_use),
             waiting=sum(not waiter.done() for waiter in self._line),
+            creating=self._filling.total(),
             created=self._created,
+            acquired=self._acquired,
+            found_warm=self._found_warm,
+            waited_s=self._waited_s,
         )
 
     @asynccontextmanager
@@ -124,11 +152,15 @@ class Pool:
         when too many wait already or none can be made, and `SandboxClosed` when the pool is closed.
         """
         self._check_open()
+        now = asyncio.get_running_loop().time
+        asked_s = now()
         await self._take_place()
         sandbox: Sandbox | None = None
         try:
             self._check_open()
-            sandbox = self._take_warm(spec) or await self._create(spec)
+            sandbox = await self._take_warm(spec)
+            self._found_warm += sandbox is not None
+            sandbox = sandbox or await self._create(spec)
             self._check_open()  # it may have been closed while this one was made
         except BaseException:
             self._give_place()
@@ -136,6 +168,8 @@ class Pool:
                 await _close_all([sandbox])
             raise
         self._in_use[sandbox.id] = sandbox
+        self._acquired += 1
+        self._waited_s += now() - asked_s
         self._refill(spec, kept_min=(self._warm_target + 1) // 2)
         return sandbox
 
@@ -221,14 +255,18 @@ class Pool:
                 return
         self._free += 1
 
-    def _take_warm(self, spec: SandboxSpec) -> Sandbox | None:
+    async def _take_warm(self, spec: SandboxSpec) -> Sandbox | None:
         kept = self._warm.get(spec)
         while kept:
             sandbox = kept.popleft()
-            if sandbox.alive:
-                return sandbox
+            try:
+                if await _is_fit(sandbox, checked_after_s=self._checked_after_s):
+                    return sandbox
+            except BaseException:
+                self._discard([sandbox])
+                raise
             # It died while it waited, which costs nobody anything but this note.
-            _log.warning("warm_sandbox_died", sandbox_id=sandbox.id)
+            _log.warning("warm_sandbox_unfit", sandbox_id=sandbox.id, alive=sandbox.alive)
             self._discard([sandbox])
         return None
 
@@ -285,6 +323,20 @@ class Pool:
             self._refilled(spec, asyncio.current_task())
         else:
             await _close_all([sandbox])
+
+
+async def _is_fit(sandbox: Sandbox, *, checked_after_s: float) -> bool:
+    lived_s = sandbox.spec.lifetime_s - sandbox.time_left_s
+    if not sandbox.alive or sandbox.time_left_s < LIFE_LEFT_MIN * sandbox.spec.lifetime_s:
+        return False
+    if lived_s < checked_after_s:
+        return True
+    try:
+        async with asyncio.timeout(CHECK_TIMEOUT_S):
+            await sandbox.ping()
+    except (SandboxError, TimeoutError):
+        return False
+    return True
 
 
 def _failed(task: "asyncio.Task[Sandbox]") -> bool:

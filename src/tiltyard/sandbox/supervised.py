@@ -75,7 +75,9 @@ class Sandbox:
         enforced: Mapping[Limit, Enforcement],
         environment: Mapping[str, str],
         hold: Hold,
+        ends_s: float,
     ) -> None:
+        """`ends_s`: when, on the loop's clock, the node will end it."""
         self.id = id_
         self.spec = spec
         self.isolation = isolation
@@ -85,6 +87,12 @@ class Sandbox:
         self._supervisor = supervisor
         self._hold = hold
         self._closed = False
+        self._ends_s = ends_s
+
+    @property
+    def time_left_s(self) -> float:
+        """How long until the node ends it, at the latest."""
+        return self._ends_s - asyncio.get_running_loop().time()
 
     @property
     def alive(self) -> bool:
@@ -350,7 +358,11 @@ class Sandbox:
         if self._closed:
             raise SandboxClosed(f"sandbox {self.id} was closed.", fix="acquire a new one.")
         if self._supervisor.lost.done():
-            raise SandboxDied(f"sandbox {self.id} has ended.", fix="acquire a new one.")
+            over = f": its lifetime of {self.spec.lifetime_s:.0f} s is over"
+            raise SandboxDied(
+                f"sandbox {self.id} has ended{over if self.time_left_s <= 0 else ''}.",
+                fix="acquire a new one.",
+            )
 
     def _result(self, execution: Execution, settled: Settled) -> ExecResult:
         ending = settled.ending

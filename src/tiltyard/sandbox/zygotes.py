@@ -237,7 +237,8 @@ class ZygoteCells:
             cell = self._idle.pop()
             fit = False
             try:
-                fit = cell.alive and await cell.emptied()
+                young = cell.sandbox.time_left_s > cell.sandbox.spec.lifetime_s / 2
+                fit = cell.alive and young and await cell.emptied()
             finally:
                 if not fit:
                     await asyncio.shield(self._discard(cell.sandbox))

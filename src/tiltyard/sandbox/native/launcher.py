@@ -41,6 +41,7 @@ class CreateOrder:
     snapshot: int = 0
     """Number of the snapshot to stand on; 0: none."""
     writable: bool = False
+    lifetime_s: int
     first_id: int
     """First host id of the sandbox's range; of no effect for an ordinary user."""
     oom_file: str
@@ -56,13 +57,14 @@ class CreateOrder:
                 struct.pack("<I", _REQUEST_CREATE),
                 text(self.id),
                 struct.pack(
-                    "<IIQQII",
+                    "<IIQQIII",
                     self.image,
                     self.snapshot,
                     self.disk_bytes,
                     self.inodes,
                     _FOR_ZYGOTES * self.for_zygotes | _WRITABLE * self.writable,
                     self.first_id,
+                    self.lifetime_s,
                 ),
                 text(self.oom_file),
                 texts(self.directories),

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 import os
 import resource
 from collections.abc import Iterable, Mapping
@@ -34,6 +35,9 @@ MEMORY_BYTES_MIN = 16 * MIB
 PIDS_MAX = 2**22
 """The kernel's own limit."""
 SIZE_BYTES_MAX = 2**50
+LIFETIME_S_MAX = 30 * 24 * 3600
+SWEEP_EVERY_S = 600.0
+"""How often, while sandboxes are made, what dead owners left is looked for."""
 STAGES = ("/mnt", "/media", "/srv", "/opt", "/home", "/var/tmp", "/tmp")  # noqa: S108 - a mount point
 """Where the launcher may mount its stage, which only it sees; the first that hides no source."""
 
@@ -53,6 +57,7 @@ class NativeProvider:
         self._layers: Layers | None = None
         self._hierarchies: tuple[cgroups.Hierarchy, ...] = ()
         self._ids = itertools.count(1)
+        self._swept_s = 0.0
         self._connected: set[Supervisor] = set()
         self._owner = ""
         self.isolation = "root" if os.geteuid() == 0 else "user-namespace"
@@ -76,7 +81,7 @@ class NativeProvider:
         own_start = cgroups.start_time_of(os.getpid())
         self._owner = f"{cgroups.PREFIX}{os.getpid()}-{own_start}-{next(_launchers)}"
         self._hierarchies = usable_hierarchies()
-        cgroups.sweep(self._hierarchies, start_time_of=cgroups.start_time_of)
+        await self._sweep()
         self.enforced = cgroups.enforcement(self._hierarchies)
         self._enable(tree.base for tree in self._hierarchies)
         self._launcher = await Launcher.start(
@@ -123,6 +128,13 @@ class NativeProvider:
             fix="end those processes; the next start removes the cgroups.",
         )
 
+    async def _sweep(self) -> None:
+        """Removes what owners that are dead have left; never a live one's."""
+        self._swept_s = asyncio.get_running_loop().time()
+        await asyncio.to_thread(
+            cgroups.sweep, self._hierarchies, start_time_of=cgroups.start_time_of
+        )
+
     def _enable(self, directories: Iterable[Path]) -> None:
         for tree, directory in zip(self._hierarchies, directories, strict=True):
             try:
@@ -142,6 +154,8 @@ class NativeProvider:
         if launcher is None or image is None or layers is None:
             raise SandboxError("the provider is not open.", fix="use it with `async with`.")
         self._check(spec, image)
+        if asyncio.get_running_loop().time() - self._swept_s > SWEEP_EVERY_S:
+            await self._sweep()
         number = next(self._ids)
         id_ = SandboxId(f"s{number}")
         plan = cgroups.plan(
@@ -152,6 +166,7 @@ class NativeProvider:
             swap=_swap_is_accounted(self._hierarchies),
         )
         files = cgroups.readings(self._hierarchies, owner=self._owner, sandbox=id_)
+        ends_s = asyncio.get_running_loop().time() + spec.lifetime_s
         made = await launcher.create(
             CreateOrder(
                 id=id_,
@@ -161,6 +176,7 @@ class NativeProvider:
                 for_zygotes=for_zygotes,
                 snapshot=layers.number_of(spec),
                 writable=spec.writable,
+                lifetime_s=math.ceil(spec.lifetime_s),
                 first_id=FIRST_HOST_ID + next(_ranges) % ID_RANGES * IDS_PER_SANDBOX,
                 oom_file=files.oom,
                 directories=plan.directories,
@@ -179,6 +195,7 @@ class NativeProvider:
             enforced=self.enforced,
             environment=image.environment,
             hold=hold,
+            ends_s=ends_s,
         )
 
     def _check(self, spec: SandboxSpec, image: Image) -> None:
@@ -189,6 +206,11 @@ class NativeProvider:
                 "an ordinary user cannot make a sandbox that may change the image's files: they "
                 "belong to an id that it does not have.",
                 fix="run as root, or leave `writable` off.",
+            )
+        if not 1 <= spec.lifetime_s <= LIFETIME_S_MAX:
+            raise SandboxRefused(
+                f"lifetime_s is {spec.lifetime_s}, and must be from 1 to {LIFETIME_S_MAX}.",
+                fix="correct it.",
             )
         problem = _problem_with(spec.limits)
         if problem:
