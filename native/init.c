@@ -25,6 +25,7 @@
 #include "exec.h"
 #include "files.h"
 #include "frames.h"
+#include "landlock.h"
 #include "restrict.h"
 #include "start.h"
 
@@ -119,7 +120,8 @@ void init_run(int first_control, int score, bool for_zygotes) {
   start_set_up(kept_score);
   exec_set_up(for_zygotes);
   /* All that it starts inherits these, so each program is spared forty calls of its own. */
-  const char *failed = for_zygotes ? NULL : restrict_capabilities();
+  const char *failed = landlock_restrict(for_zygotes, false);
+  if (!failed && !for_zygotes) failed = restrict_capabilities();
   if (!failed && !for_zygotes) failed = restrict_system_calls();
   if (failed) fail(failed);
   struct body hello = {.length = 0};

@@ -203,7 +203,10 @@ static const char *mount_proc(bool masked) {
   if (mount(staged("empty"), staged("box/root/proc/1"), NULL, MS_BIND, NULL)) return "bind(proc/1)";
   const char *settings = staged("box/root/proc/sys");
   if (mount(settings, settings, NULL, MS_BIND, NULL)) return "bind(proc/sys)";
-  return set_mount_flags(settings, MOUNT_ATTR_RDONLY) ? "mount_setattr(proc/sys)" : NULL;
+  if (set_mount_flags(settings, MOUNT_ATTR_RDONLY)) return "mount_setattr(proc/sys)";
+  const char *boot_id = staged("box/root/proc/sys/kernel/random/boot_id");
+  if (mount(staged("boot-id"), boot_id, NULL, MS_BIND, NULL)) return "bind(boot_id)";
+  return NULL;
 }
 
 static const char *mount_overlay(const struct rootfs *rootfs, const struct overlay *overlay) {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -46,6 +47,21 @@ int set_mount_flags(const char *path, uint64_t flags) {
   return (int)syscall(SYS_mount_setattr, AT_FDCWD, path, 0, &attributes, sizeof attributes);
 }
 
+/* What the sandboxes of this launcher see instead of the machine's own, which would tell one host from
+ * another. */
+static const char *stage_boot_id(void) {
+  uint8_t bytes[16];
+  char text[40];
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return "getrandom";
+  bytes[6] = (uint8_t)((bytes[6] & 0x0f) | 0x40); /* a random UUID, RFC 9562 */
+  bytes[8] = (uint8_t)((bytes[8] & 0x3f) | 0x80);
+  for (int i = 0, at = 0; i < 16; i++)
+    at += snprintf(text + at, sizeof text - (size_t)at, "%s%02x",
+                   i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", bytes[i]);
+  text[36] = '\n';
+  return write_file(staged("boot-id"), text, 37, 0444) ? "create(boot-id)" : NULL;
+}
+
 static const char *stage_devices(void) {
   static const char *const devices[] = {"null", "zero", "full", "random", "urandom", "tty"};
   static const char *const links[][2] = {{"fd", "/proc/self/fd"}, {"stdin", "/proc/self/fd/0"},
@@ -79,10 +95,13 @@ const char *stage_set_up(const char *stage) {
     return "mkdir(stage)";
   for (int i = 0; i < LOWERS_MAX; i++)
     if (mkdir(staged("lower/%d", i), 0755)) return "mkdir(lower)";
+  const char *failed = stage_boot_id();
+  if (failed) return failed;
   /* Mounts of their own, so that what is bound from them is read-only wherever it goes: as an
    * ordinary user the sandbox's root owns them, and must not leave messages there for others. */
-  for (int i = 0; i < 2; i++) {
-    const char *cover = staged(i ? "nothing" : "empty");
+  static const char *const covers[] = {"empty", "nothing", "boot-id"};
+  for (size_t i = 0; i < sizeof covers / sizeof *covers; i++) {
+    const char *cover = staged("%s", covers[i]);
     if (mount(cover, cover, NULL, MS_BIND, NULL)) return "bind(cover)";
     if (set_mount_flags(cover, MOUNT_ATTR_RDONLY)) return "mount_setattr(cover)";
   }

@@ -3,12 +3,14 @@
 import os
 import platform
 import re
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from tiltyard.core.execution import ExecResult, SandboxSpec
+from tiltyard.sandbox.native.landlock import TCP_VERSION, landlock_version
 from tiltyard.sandbox.native.provider import FIRST_HOST_ID, NativeProvider
 from tiltyard.sandbox.supervised import Sandbox
 
@@ -179,6 +181,32 @@ with open("/proc/net/route") as table:
 async def test_a_program_does_not_learn_its_place_on_the_host(sandbox: Sandbox) -> None:
     done = await sandbox.run(["cat", "/proc/self/cgroup"])
     assert {line.rpartition(":")[2] for line in done.stdout.text.split()} == {"/"}
+
+
+async def test_the_boot_of_the_host_is_not_told(sandbox: Sandbox, provider: NativeProvider) -> None:
+    boot_id = "/proc/sys/kernel/random/boot_id"
+    told = (await sandbox.run(["cat", boot_id])).stdout.text
+    assert uuid.UUID(told.strip()).version == 4
+    assert told != Path(boot_id).read_text()
+    assert not (await sandbox.run(["sh", "-c", f"echo x > {boot_id}"])).ok
+    assert (await sandbox.run(["cat", boot_id])).stdout.text == told
+
+
+@pytest.mark.skipif(landlock_version() < TCP_VERSION, reason="this kernel's Landlock knows no TCP")
+async def test_landlock_refuses_what_the_other_layers_might_not(python: RunPython) -> None:
+    """Seen where no other layer refuses: the filter allows the calls."""
+    done = await python(
+        """
+        import socket
+        ours = socket.socket()
+        for call in (ours.bind, ours.connect):
+            try:
+                call(("127.0.0.1", 8080))
+            except PermissionError:
+                print("refused")
+        """
+    )
+    assert done.stdout.text.split() == ["refused"] * 2
 
 
 async def test_the_status_of_a_program(sandbox: Sandbox) -> None:

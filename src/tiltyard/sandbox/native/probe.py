@@ -10,6 +10,7 @@ import platform
 from tiltyard.core.errors import SandboxError, TiltyardError
 from tiltyard.core.execution import Enforcement, ExecResult, Limit, SandboxSpec
 from tiltyard.sandbox.capabilities import CapabilityReport, Finding, Health
+from tiltyard.sandbox.native.landlock import SCOPE_VERSION, landlock_version
 from tiltyard.sandbox.native.programs import native_program
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
 
@@ -49,7 +50,7 @@ _CALL_FIXES = {
 
 async def probe() -> CapabilityReport:
     """Tries everything once, in a sandbox of its own. Never raises for what the machine lacks."""
-    findings = [_kernel(), _programs(), *_cgroups()]
+    findings = [_kernel(), _programs(), *_cgroups(), _landlock()]
     isolation, enforced = "", dict[Limit, Enforcement]()
     try:
         async with asyncio.timeout(TRY_TIMEOUT_S * 3), NativeProvider() as provider:
@@ -105,6 +106,17 @@ def _cgroups() -> list[Finding]:
         else Finding(feature=f"cgroup {name}", health=Health.WEAK, detail=how, fix=fix)
         for name, how in weaker.items()
     ]
+
+
+def _landlock() -> Finding:
+    version = landlock_version()
+    fix = "boot with `lsm=...,landlock`, on Linux 6.12 or newer."
+    if version >= SCOPE_VERSION:
+        return Finding(feature="landlock", health=Health.OK, detail=f"version {version}")
+    detail = f"version {version} of {SCOPE_VERSION}" if version else "not there"
+    return Finding(
+        feature="landlock", health=Health.WEAK, detail=f"{detail}: the second layer", fix=fix
+    )
 
 
 def _rung(isolation: str) -> Finding:
