@@ -7,7 +7,7 @@
 #include "executions.h"
 #include "frames.h"
 
-#define POLLED_PER_EXECUTION 3
+#define POLLED_PER_EXECUTION 4
 
 /* In a sandbox made for a zygote, the supervisor and the zygote keep their capabilities and stay
  * without a system-call filter, because the zygote makes namespaces for its runs; every other program
@@ -16,8 +16,11 @@ void exec_set_up(bool restrict_each);
 
 void exec_spawn(struct outbox *outbox, const struct frame *frame);
 void exec_fork(struct outbox *outbox, const struct frame *frame);
-void exec_input(const struct frame *frame);
+void exec_input(struct outbox *outbox, const struct frame *frame);
+void exec_close_input(struct outbox *outbox, const struct frame *frame);
 void exec_kill(uint32_t id);
+void exec_signal(const struct frame *frame);
+void exec_resize(const struct frame *frame);
 
 /* Fills in what to poll, at most EXECUTIONS_MAX * POLLED_PER_EXECUTION entries; `listen` false when
  * the host is behind with reading, so that programs wait instead of memory growing. */

@@ -2,6 +2,7 @@
 #include "executions.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
@@ -33,8 +34,8 @@ struct execution *execution_add(uint32_t id, struct limits limits) {
     if (executions[i].used) continue;
     uint64_t now = now_us();
     executions[i] = (struct execution){
-        .id = id, .used = true, .fds = {-1, -1, -1}, .report = -1, .limits = limits,
-        .started_us = now, .deadline_us = limits.wall_ms ? now + limits.wall_ms * 1000ull : 0};
+        .id = id, .used = true, .fds = {-1, -1, -1}, .input = -1, .terminal = -1, .report = -1,
+        .limits = limits, .started_us = now, .heard_us = now, .deadline_us = limits.wall_ms ? now + limits.wall_ms * 1000ull : 0};
     return &executions[i];
   }
   return NULL;
@@ -86,12 +87,23 @@ void execution_kill(struct execution *execution, uint32_t flag) {
   tree_kill(execution->pid, others == 0);
 }
 
+bool execution_has_spoken(const struct execution *execution) {
+  struct pollfd set[CAPTURES];
+  for (int which = 0; which < CAPTURES; which++)
+    set[which] = (struct pollfd){.fd = execution->fds[which], .events = POLLIN};
+  if (poll(set, CAPTURES, 0) <= 0) return false;
+  for (int which = 0; which < CAPTURES; which++)
+    if (set[which].revents & POLLIN) return true;
+  return false;
+}
+
 ssize_t execution_forward(struct outbox *outbox, struct execution *execution, int which) {
   static uint8_t chunk[65536];
   static const uint8_t types[CAPTURES] = {FRAME_STDOUT, FRAME_STDERR, FRAME_CHANNEL};
   ssize_t got = read(execution->fds[which], chunk, sizeof chunk);
   if (got < 0) return errno == EAGAIN || errno == EINTR ? -1 : 0;
   if (got == 0) return 0;
+  if (execution->idle_us) execution->heard_us = now_us();
   uint64_t room = execution->limits.output_bytes_max;
   for (int each = 0; each < CAPTURES; each++) room -= execution->totals[each];
   size_t sent = (uint64_t)got < room ? (size_t)got : (size_t)room;
@@ -112,6 +124,8 @@ void execution_finish(struct outbox *outbox, struct execution *execution, int32_
     }
     close_fd(&execution->fds[which]);
   }
+  close_fd(&execution->input);
+  close_fd(&execution->terminal);
   struct start_failure failure = {0};
   if (execution->report >= 0 && read(execution->report, &failure, sizeof failure) == sizeof failure) {
     failure.call[sizeof failure.call - 1] = 0;
@@ -121,6 +135,6 @@ void execution_finish(struct outbox *outbox, struct execution *execution, int32_
   close_fd(&execution->report);
   if (disk_is_full()) execution->flags |= EXIT_DISK_FULL;
   send_exit(outbox, execution->id, status, execution->flags, execution, used, failure.call);
-  free(execution->input);
+  free(execution->given);
   *execution = (struct execution){.used = false};
 }

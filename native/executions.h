@@ -18,13 +18,17 @@ struct execution {
   pid_t pid; /* 0: the zygote has not answered yet */
   uint32_t zygote_id;
   int fds[CAPTURES]; /* -1: closed */
+  int input;         /* standard input, when it is streamed, or the terminal; -1: none */
+  int terminal;      /* the program's end of its terminal; -1: none */
   int report;        /* start failure of a spawned child: struct start_failure; -1 for a forked run */
   uint64_t totals[CAPTURES];
   struct limits limits;
   uint64_t started_us, deadline_us; /* deadline 0: none */
+  uint64_t heard_us, idle_us; /* when it wrote last, and how long it may be silent; 0: for ever */
   uint32_t flags;
-  uint8_t *input;
-  size_t input_start, input_used;
+  uint8_t *given; /* what the host sent for its input, and is still waiting */
+  size_t given_start, given_used;
+  bool given_ends;
 };
 
 /* What an ended execution used, by the kernel's account. */
@@ -43,6 +47,8 @@ struct execution *execution_add(uint32_t id, struct limits limits);
 void execution_refuse(struct outbox *outbox, uint32_t id, int error, const char *call);
 /* Kills it with all that it started, and again until it is gone; `flag` 0 adds no reason. */
 void execution_kill(struct execution *execution, uint32_t flag);
+/* Whether it has written what was not read yet. */
+bool execution_has_spoken(const struct execution *execution);
 /* Reads one descriptor once. Returns bytes read, 0 at its end, -1 when there is nothing now. */
 ssize_t execution_forward(struct outbox *outbox, struct execution *execution, int which);
 /* Forwards what its pipes hold, says EXIT, and frees the entry. `used` NULL: not known. */

@@ -53,8 +53,11 @@ static bool answer(const struct frame *frame) {
   switch (frame->type) {
     case FRAME_SPAWN: exec_spawn(&outbox, frame); return true;
     case FRAME_FORK: exec_fork(&outbox, frame); return true;
-    case FRAME_INPUT: exec_input(frame); return true;
+    case FRAME_INPUT: exec_input(&outbox, frame); return true;
+    case FRAME_CLOSE_INPUT: exec_close_input(&outbox, frame); return true;
     case FRAME_KILL: exec_kill(frame->id); return true;
+    case FRAME_SIGNAL: exec_signal(frame); return true;
+    case FRAME_RESIZE: exec_resize(frame); return true;
     case FRAME_WRITE: file_write(&outbox, frame); return true;
     case FRAME_READ: file_read(&outbox, frame); return true;
     case FRAME_LIST: file_list(&outbox, frame); return true;

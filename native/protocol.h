@@ -20,12 +20,15 @@
 enum {
   FRAME_SPAWN = 1, /* u32 flags, limits, list argv, list env, string cwd, string stdin; -> EXIT */
   FRAME_FORK = 2,  /* u32 zygote's id, limits: a run forked from it; -> EXIT */
-  FRAME_INPUT = 3, /* raw bytes for the execution's channel */
+  FRAME_INPUT = 3, /* raw bytes for the execution's channel, or its standard input: see TAKEN */
   FRAME_KILL = 4,  /* id 0: every execution */
   FRAME_WRITE = 5, /* u32 mode, u32 append, string path, string bytes; -> DONE or ERROR */
   FRAME_READ = 6,  /* u64 offset, u32 bytes at most, string path; -> BYTES or ERROR */
   FRAME_LIST = 7,  /* string path; -> ENTRIES or ERROR */
   FRAME_PING = 8,  /* -> PONG */
+  FRAME_CLOSE_INPUT = 9, /* no body: its standard input ends after what was sent */
+  FRAME_SIGNAL = 10,     /* u32 signal, u32 0: the main process's group, 1: all that it started */
+  FRAME_RESIZE = 11,     /* u32 rows, u32 columns of its terminal */
   FRAME_PAUSE = 40,  /* stops every program; -> DONE */
   FRAME_RESUME = 41, /* lets every program go on, also one that had stopped itself; -> DONE */
 };
@@ -37,7 +40,15 @@ enum {
 enum {
   SPAWN_CHANNEL = 1, /* descriptor 3 is a stream socket, carried by INPUT and CHANNEL frames */
   SPAWN_ZYGOTE = 2,  /* descriptor 3 is the fork socket described in forks.c; trusted code only */
+  /* Not together with the two above. Each adds its fields to the end of the body, in this order. */
+  SPAWN_STREAM = 4, /* standard input is a pipe, carried by INPUT; the body's string is not used */
+  SPAWN_PTY = 8,    /* u32 rows, u32 columns: a terminal, carried by INPUT and STDOUT */
+  SPAWN_USER = 16,  /* string: a number, or a name in the sandbox's /etc/passwd */
+  SPAWN_IDLE = 32,  /* u32 ms without output after which it is ended */
 };
+
+/* Of a standard input or a terminal, no more than this may be sent that TAKEN has not answered. */
+#define INPUT_WINDOW_BYTES (64u * 1024u)
 
 /* supervisor to host */
 enum {
@@ -51,6 +62,7 @@ enum {
   FRAME_BYTES = 72,   /* u32 1 at the end of the file, string bytes */
   FRAME_ENTRIES = 73, /* u32 1 when cut short, u32 count, each: u32 mode, u64 size, string name */
   FRAME_PONG = 74,    /* no body */
+  FRAME_TAKEN = 75,   /* u32 bytes of INPUT that were taken; no body: nobody reads any more */
 };
 
 /* flags of EXIT: why the supervisor ended it, when it did */
@@ -62,6 +74,7 @@ enum {
   EXIT_DISK_FULL = 16,    /* the sandbox's disk had no block or inode left at the end */
   EXIT_INPUT = 32,        /* the host sent more than the program cared to read */
   EXIT_ZYGOTE_DIED = 64,  /* the run's zygote is gone: what the run did is not known */
+  EXIT_IDLE = 128,        /* it wrote nothing for as long as it may be silent */
 };
 
 #endif

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ABOVE_ALL 100 /* where the child parks descriptors while it fills 0 to 3 */
+#include "users.h"
 
 static void close_all(int fds[3]) {
   for (int which = 0; which < 3; which++) {
@@ -83,36 +83,31 @@ static pid_t fork_scored(bool expendable) {
 
 static const char *become(const struct start *start, const struct limits *limits, bool restrict_it,
                           const int sources[4]) {
-  static const int signals[] = {SIGCHLD, SIGPIPE, SIGTERM, SIGINT, SIGHUP};
   sigset_t none;
   sigemptyset(&none);
-  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) signal(signals[i], SIG_DFL);
+  signal(SIGPIPE, SIG_DFL); /* the one signal that the supervisor ignores */
   sigprocmask(SIG_SETMASK, &none, NULL);
   if (setsid() < 0) return "setsid";
-  int parked[4];
-  for (int n = 0; n < 4; n++) {
-    parked[n] = sources[n] < 0 ? -1 : fcntl(sources[n], F_DUPFD_CLOEXEC, ABOVE_ALL);
-    if (sources[n] >= 0 && parked[n] < 0) return "fcntl(F_DUPFD)";
-  }
+  /* The supervisor holds 0 to 3 itself, so no source is one of them and none is overwritten. */
   for (int n = 0; n < 4; n++)
-    if (parked[n] >= 0 && dup2(parked[n], n) < 0) return "dup2";
-  umask(022);
-  if (chdir(start->cwd)) return "chdir";
-  const char *failed = restrict_resources(limits);
-  if (restrict_it && !(start->flags & SPAWN_ZYGOTE)) {
-    if (!failed) failed = restrict_capabilities();
-    if (!failed) failed = restrict_system_calls();
-  }
+    if (sources[n] >= 0 && dup2(sources[n], n) < 0) return "dup2";
+  const char *failed = start->flags & SPAWN_PTY ? terminal_take() : NULL;
   if (failed) return failed;
+  umask(022);
+  if ((failed = restrict_resources(limits))) return failed;
+  bool restricted = restrict_it && !(start->flags & SPAWN_ZYGOTE);
+  if (restricted && (failed = restrict_capabilities())) return failed;
+  if (start->user && (failed = become_user(start->user))) return failed;
+  if (chdir(start->cwd)) return "chdir";
+  if (restricted && (failed = restrict_system_calls())) return failed;
   environ = start->env;
   execvp(start->argv[0], start->argv);
   return "exec";
 }
 
 static void child(const struct start *start, const struct limits *limits, bool restrict_it,
-                  const int sources[4], int report_source) {
+                  const int sources[4], int report) {
   struct start_failure failure = {0};
-  int report = fcntl(report_source, F_DUPFD_CLOEXEC, ABOVE_ALL);
   const char *failed = become(start, limits, restrict_it, sources);
   failure.error = errno;
   strncpy(failure.call, failed, sizeof failure.call - 1);
@@ -120,39 +115,62 @@ static void child(const struct start *start, const struct limits *limits, bool r
   _exit(127);
 }
 
-const char *start_program(const struct start *start, const struct limits *limits, bool restrict_it,
-                          int streams[3], int *report, pid_t *pid) {
+/* Opens a pipe that a program reads its standard input from. */
+static int input_pipe(int *near) {
+  int pair[2];
+  if (pipe2(pair, O_CLOEXEC)) return -1;
+  fcntl(pair[1], F_SETFL, O_NONBLOCK);
+  *near = pair[1];
+  return pair[0];
+}
+
+/* Opens both ends of everything; `far` are the program's descriptors 0 to 3. */
+static const char *open_ends(const struct start *start, struct ends *ends, int far[4]) {
   int channel_type = start->flags & SPAWN_ZYGOTE    ? SOCK_SEQPACKET
                      : start->flags & SPAWN_CHANNEL ? SOCK_STREAM
                                                     : 0;
-  int far[3], pair[2];
-  const char *failed = NULL;
-  if (!open_streams(streams, far, channel_type)) return "streams";
-  int input = stdin_of(start->input);
-  if (input < 0) {
-    failed = "stdin";
-  } else if (pipe2(pair, O_CLOEXEC | O_NONBLOCK)) {
-    failed = "pipe";
-  } else {
+  if (start->flags & SPAWN_PTY) {
+    const char *failed = terminal_open(start->size, &ends->captures[0], &ends->terminal);
+    if (failed) return failed;
+    for (int n = 0; n < 3; n++) far[n] = ends->terminal;
+    ends->input = fcntl(ends->captures[0], F_DUPFD_CLOEXEC, 4);
+    return ends->input < 0 ? "fcntl(F_DUPFD)" : NULL;
+  }
+  if (!open_streams(ends->captures, far + 1, channel_type)) return "streams";
+  far[0] = start->flags & SPAWN_STREAM ? input_pipe(&ends->input) : stdin_of(start->input);
+  return far[0] < 0 ? "stdin" : NULL;
+}
+
+static void close_ends(struct ends *ends) {
+  close_all(ends->captures);
+  if (ends->input >= 0) close(ends->input);
+  if (ends->terminal >= 0) close(ends->terminal);
+  *ends = (struct ends){.captures = {-1, -1, -1}, .input = -1, .terminal = -1};
+}
+
+const char *start_program(const struct start *start, const struct limits *limits, bool restrict_it,
+                          struct ends *ends, int *report, pid_t *pid) {
+  int far[4] = {-1, -1, -1, -1}, pair[2] = {-1, -1};
+  *ends = (struct ends){.captures = {-1, -1, -1}, .input = -1, .terminal = -1};
+  const char *failed = open_ends(start, ends, far);
+  if (!failed && pipe2(pair, O_CLOEXEC | O_NONBLOCK)) failed = "pipe";
+  if (!failed) {
     *pid = fork_scored(!(start->flags & SPAWN_ZYGOTE));
-    if (*pid == 0) {
-      const int sources[4] = {input, far[0], far[1], far[2]};
-      child(start, limits, restrict_it, sources, pair[1]);
-    }
-    if (*pid < 0) {
-      failed = "fork";
-      close(pair[0]);
-    } else {
-      *report = pair[0];
-    }
-    int error = errno;
-    close(pair[1]);
-    errno = error;
+    if (*pid == 0) child(start, limits, restrict_it, far, pair[1]);
+    if (*pid < 0) failed = "fork";
   }
   int error = errno;
-  if (input >= 0) close(input);
-  close_all(far);
-  if (failed) close_all(streams);
+  if (pair[1] >= 0) close(pair[1]);
+  if (far[0] >= 0 && far[0] != ends->terminal) {
+    close(far[0]);
+    close_all(far + 1);
+  }
+  if (failed) {
+    if (pair[0] >= 0) close(pair[0]);
+    close_ends(ends);
+  } else {
+    *report = pair[0];
+  }
   errno = error;
   return failed;
 }

@@ -7,14 +7,24 @@
 
 #include "frames.h"
 #include "restrict.h"
+#include "terminal.h"
 
 #define ARGUMENTS_MAX 65536u
 
 struct start {
   char **argv, **env;
   char *cwd;
+  char *user;     /* NULL: the sandbox's root */
   uint32_t flags; /* SPAWN_* */
   struct text input;
+  struct terminal_size size;
+};
+
+/* The supervisor's ends of a program's streams; -1 where there is none. */
+struct ends {
+  int captures[3]; /* what is read: standard output or the terminal, standard error, the channel */
+  int input;       /* what is written: a pipe that is its standard input, or the terminal again */
+  int terminal;    /* the program's end of the terminal, only held: see terminal.c */
 };
 
 /* What a child that could not become its program writes to its report pipe. */
@@ -30,9 +40,9 @@ void start_set_up(int score);
  * `channel_type` 0: no channel. False, with errno set and nothing left open, when it cannot. */
 bool open_streams(int near[3], int far[3], int channel_type);
 
-/* Starts the program. Returns NULL, or the call that failed with errno set. `streams` gets the near
- * ends (-1 where there is none), `report` the pipe that is empty at its end when the start went well. */
+/* Starts the program. Returns NULL, or the call that failed with errno set and nothing left open.
+ * `report` gets the pipe that is empty at its end when the start went well. */
 const char *start_program(const struct start *start, const struct limits *limits, bool restrict_it,
-                          int streams[3], int *report, pid_t *pid);
+                          struct ends *ends, int *report, pid_t *pid);
 
 #endif

@@ -18,10 +18,14 @@
 #define PROCESSES_MAX 4096
 #define PASSES_MAX 8
 
+enum fate { UNKNOWN, LOOKED_AT, SPARED, DOOMED };
+
 struct process {
   pid_t pid, parent, session;
-  bool doomed;
+  enum fate fate;
 };
+
+static struct process list[PROCESSES_MAX];
 
 static bool read_process(const char *name, struct process *process) {
   char path[64], stat[512];
@@ -34,50 +38,79 @@ static bool read_process(const char *name, struct process *process) {
   stat[got] = 0;
   /* The name in parentheses may hold anything: fields are counted from its last parenthesis. */
   const char *rest = strrchr(stat, ')');
-  int parent, group, session;
+  int parent, session, threads;
   char state;
-  if (!rest || sscanf(rest + 1, " %c %d %d %d", &state, &parent, &group, &session) != 4) return false;
+  if (!rest || sscanf(rest + 1,
+                      " %c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d", &state,
+                      &parent, &session, &threads) != 4)
+    return false;
   *process = (struct process){.pid = atoi(name), .parent = parent, .session = session,
-                              .doomed = false};
-  return state != 'Z';
+                              .fate = UNKNOWN};
+  /* One whose first thread has ended looks like a zombie while its other threads run on. */
+  return state != 'Z' || threads > 1;
 }
 
-static int list_processes(struct process *list) {
+static int by_pid(const void *one, const void *other) {
+  pid_t first = ((const struct process *)one)->pid, second = ((const struct process *)other)->pid;
+  return (first > second) - (first < second);
+}
+
+static int list_processes(void) {
   int count = 0;
   DIR *directory = opendir("/proc");
   if (!directory) return 0;
   for (struct dirent *entry; count < PROCESSES_MAX && (entry = readdir(directory));)
     if (isdigit((unsigned char)entry->d_name[0]) && read_process(entry->d_name, &list[count])) count++;
   closedir(directory);
+  qsort(list, (size_t)count, sizeof *list, by_pid);
   return count;
 }
 
-static int doom(struct process *list, int count, pid_t leader) {
-  int doomed = 0;
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (int i = 0; i < count; i++) {
-      if (list[i].doomed || list[i].pid == getpid()) continue;
-      bool found = list[i].pid == leader || list[i].session == leader;
-      for (int j = 0; !found && j < count; j++) found = list[j].doomed && list[j].pid == list[i].parent;
-      if (!found) continue;
-      list[i].doomed = changed = true;
-      doomed++;
+/* Decides one process and all above it. Each is looked at once, however deep programs nest. */
+static void decide(int count, struct process *process, pid_t leader) {
+  struct process *above = process;
+  enum fate fate = UNKNOWN;
+  while (fate == UNKNOWN) {
+    if (above->fate != UNKNOWN) {
+      fate = above->fate == DOOMED ? DOOMED : SPARED;
+    } else if (above->pid == getpid()) {
+      fate = SPARED;
+    } else if (above->pid == leader || above->session == leader) {
+      fate = DOOMED;
+    } else {
+      struct process key = {.pid = above->parent};
+      above->fate = LOOKED_AT;
+      above = bsearch(&key, list, (size_t)count, sizeof *list, by_pid);
+      if (!above) fate = SPARED;
     }
+  }
+  /* The way up again, to write the answer on every process that had none. */
+  if (above && above->fate == UNKNOWN) above->fate = fate;
+  for (above = process; above && above->fate == LOOKED_AT;) {
+    struct process key = {.pid = above->parent};
+    above->fate = fate;
+    above = bsearch(&key, list, (size_t)count, sizeof *list, by_pid);
+  }
+}
+
+static int signal_all(pid_t leader, int number) {
+  int count = list_processes(), doomed = 0;
+  for (int i = 0; i < count; i++) decide(count, &list[i], leader);
+  for (int i = 0; i < count; i++) {
+    if (list[i].fate != DOOMED) continue;
+    kill(list[i].pid, number);
+    doomed++;
   }
   return doomed;
 }
 
 void tree_kill(pid_t leader, bool alone) {
-  static struct process list[PROCESSES_MAX];
   if (alone) {
     kill(-1, SIGKILL);
     return;
   }
-  for (int pass = 0; pass < PASSES_MAX; pass++) {
-    int count = list_processes(list);
-    if (doom(list, count, leader) == 0) return;
-    for (int i = 0; i < count; i++)
-      if (list[i].doomed) kill(list[i].pid, SIGKILL);
-  }
+  for (int pass = 0; pass < PASSES_MAX; pass++)
+    if (signal_all(leader, SIGKILL) == 0) return;
 }
+
+void tree_signal(pid_t leader, int number) { signal_all(leader, number); }

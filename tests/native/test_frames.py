@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tiltyard.core.execution import MIB, Limit, Limits, SandboxSpec
+from tiltyard.core.execution import MIB, Limit, Limits, Pty, SandboxSpec
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.protocol import (
     BODY_BYTES_MAX,
@@ -19,6 +19,8 @@ from tiltyard.sandbox.protocol import (
     SpawnFlag,
     frame,
     limits_field,
+    signal_body,
+    size_body,
     spawn_body,
     text,
     texts,
@@ -41,6 +43,38 @@ GOOD = [
             flags=SpawnFlag.CHANNEL,
         ),
     ),
+    frame(
+        FrameType.SPAWN,
+        8,
+        spawn_body(
+            argv=["cat"],
+            env={},
+            cwd="/",
+            stdin=b"",
+            limits=LIMITS,
+            flags=SpawnFlag.NONE,
+            pty=Pty(),
+            user="nobody",
+            idle_s=0.5,
+        ),
+    ),
+    frame(
+        FrameType.SPAWN,
+        9,
+        spawn_body(
+            argv=["cat"],
+            env={},
+            cwd="/",
+            stdin=b"",
+            limits=LIMITS,
+            flags=SpawnFlag.NONE,
+            streamed=True,
+        ),
+    ),
+    *(frame(FrameType.INPUT, id_, b"input") for id_ in (8, 9)),
+    *(frame(FrameType.CLOSE_INPUT, id_) for id_ in (8, 9)),
+    frame(FrameType.SIGNAL, 8, signal_body(1, whole_tree=True)),
+    frame(FrameType.RESIZE, 8, size_body(Pty(rows=1, columns=2))),
     frame(FrameType.FORK, 2, struct.pack("<I", 1) + limits_field(LIMITS)),
     frame(FrameType.INPUT, 1, b"input"),
     frame(FrameType.KILL, 1),

@@ -7,7 +7,7 @@ import signal
 import pytest
 from hypothesis import given, strategies as st
 
-from tiltyard.core.execution import Reason
+from tiltyard.core.execution import LOSSES, Reason
 from tiltyard.sandbox.ending import Overdue, Usage, ending_of, ending_of_lost
 from tiltyard.sandbox.protocol import ExitFlag, RawExit
 
@@ -60,6 +60,7 @@ def test_a_signal_is_a_signal() -> None:
     [
         (ExitFlag.WALL, Reason.WALL_TIMEOUT),
         (ExitFlag.OUTPUT, Reason.OUTPUT),
+        (ExitFlag.IDLE, Reason.IDLE_TIMEOUT),
         (ExitFlag.KILLED, Reason.KILLED),
         (ExitFlag.INPUT, Reason.KILLED),
         (ExitFlag.ZYGOTE_DIED, Reason.SANDBOX_DIED),
@@ -132,22 +133,32 @@ def overdue(*, cpu_used_s: float | None) -> Overdue:
     return Overdue(since_start_s=10.0, cpus=0.5, cpu_used_s=cpu_used_s)
 
 
+def lost(
+    *,
+    before: Usage = CALM,
+    after: Usage = CALM,
+    overdue: Overdue | None = None,
+    died: bool = True,
+) -> Reason:
+    return ending_of_lost(before=before, after=after, overdue=overdue, died=died).reason
+
+
 def test_a_lost_sandbox_is_a_fault_of_ours() -> None:
-    ending = ending_of_lost(before=CALM, after=CALM, overdue=None)
-    assert ending.reason is Reason.SANDBOX_DIED
+    assert lost(died=True) is Reason.SANDBOX_DIED
+    assert lost(died=False) is Reason.OUTCOME_UNKNOWN
+    assert {lost(died=True), lost(died=False)} == LOSSES
 
 
 def test_a_sandbox_that_ate_its_memory_is_not() -> None:
-    after = usage(oom_kills=1)
-    assert ending_of_lost(before=CALM, after=after, overdue=None).reason is Reason.OOM
-    assert ending_of_lost(before=after, after=after, overdue=None).reason is Reason.SANDBOX_DIED
+    eaten = usage(oom_kills=1)
+    assert lost(after=eaten) is Reason.OOM
+    assert lost(before=eaten, after=eaten) is Reason.SANDBOX_DIED
 
 
 def test_nor_is_one_whose_processes_starved_its_supervisor() -> None:
     def missed(cpu_used_s: float | None) -> Reason:
-        late = overdue(cpu_used_s=cpu_used_s)
-        return ending_of_lost(before=CALM, after=CALM, overdue=late).reason
+        return lost(overdue=overdue(cpu_used_s=cpu_used_s), died=False)
 
     assert missed(4.9) is Reason.WALL_TIMEOUT
-    assert missed(0.1) is Reason.SANDBOX_DIED
-    assert missed(None) is Reason.SANDBOX_DIED
+    assert missed(0.1) is Reason.OUTCOME_UNKNOWN, "it may have ended, and nobody said so"
+    assert missed(None) is Reason.OUTCOME_UNKNOWN

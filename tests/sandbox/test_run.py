@@ -11,7 +11,8 @@ import pytest
 from tiltyard.core.errors import SandboxClosed
 from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Reason
 from tiltyard.sandbox.native.provider import NativeProvider
-from tiltyard.sandbox.supervised import WORKSPACE, Sandbox
+from tiltyard.sandbox.orders import WORKSPACE
+from tiltyard.sandbox.supervised import Sandbox
 
 pytestmark = pytest.mark.sandbox
 

@@ -5,12 +5,18 @@ import asyncio
 import pytest
 from hypothesis import given, strategies as st
 
+from tiltyard.core.execution import Chunk, Stream
+from tiltyard.sandbox.protocol import INPUT_WINDOW_BYTES
 from tiltyard.sandbox.streams import (
     HEAD_BYTES_MAX,
+    PIECE_BYTES,
+    READER_BYTES_MAX,
     TAIL_BYTES_MAX,
     Capture,
     ChannelClosed,
     ChannelInbox,
+    Chunks,
+    InputWindow,
 )
 
 BLOCKS = st.lists(
@@ -90,3 +96,117 @@ async def test_a_closed_channel_ends_the_waiting() -> None:
     with pytest.raises(ChannelClosed):
         await inbox.take(3)
     assert await inbox.take(2) == b"ab", "what did come can still be taken"
+
+
+WRITTEN = st.lists(
+    st.tuples(st.sampled_from(Stream), st.integers(0, 255), st.sampled_from([1, 100, 70_000])),
+    max_size=60,
+)
+
+
+async def read_out(reader: Chunks) -> dict[Stream, list[Chunk]]:
+    read: dict[Stream, list[Chunk]] = {stream: [] for stream in Stream}
+    async for chunk in reader:
+        read[chunk.stream].append(chunk)
+    return read
+
+
+@given(written=WRITTEN, turns=st.sets(st.integers(0, 60)))
+def test_a_reader_reads_all_or_is_told_how_much_is_missing(
+    written: list[tuple[Stream, int, int]], turns: set[int]
+) -> None:
+    async def check() -> None:
+        reader = Chunks()
+        whole = {stream: bytearray() for stream in Stream}
+        early: list[Chunk] = []
+        for number, (stream, letter, size) in enumerate(written):
+            block = bytes([letter]) * size
+            whole[stream] += block
+            reader.feed(stream, block)
+            if number in turns:
+                early.append(await anext(reader))
+        reader.close()
+        late = await read_out(reader)
+        for stream in Stream:
+            place = 0
+            for chunk in (*(each for each in early if each.stream is stream), *late[stream]):
+                place += chunk.skipped_bytes
+                assert whole[stream][place : place + len(chunk.data)] == chunk.data
+                place += len(chunk.data)
+            assert place == len(whole[stream])
+
+    asyncio.run(check())
+
+
+async def test_what_waits_for_a_reader_is_bounded_however_small() -> None:
+    reader = Chunks()
+    count = 3 * READER_BYTES_MAX // PIECE_BYTES
+    for number in range(count):
+        reader.feed(list(Stream)[number % 2], b"x")
+    reader.close()
+    read = await read_out(reader)
+    pieces = sum(map(len, read.values()))
+    assert pieces * PIECE_BYTES <= READER_BYTES_MAX
+    assert sum(each.skipped_bytes for each in read[Stream.STDOUT]) > 0
+    assert (
+        sum(len(each.data) + each.skipped_bytes for both in read.values() for each in both) == count
+    )
+
+
+async def test_a_reader_begins_with_what_is_kept() -> None:
+    capture, whole = Capture(), bytes(range(256)) * 1000
+    capture.feed(whole)
+    reader = Chunks()
+    reader.begin_with(Stream.STDERR, capture.result())
+    reader.feed(Stream.STDERR, b"new")
+    reader.close()
+    head, tail, new = (await read_out(reader))[Stream.STDERR]
+    assert head.data == whole[:HEAD_BYTES_MAX]
+    assert tail.data == whole[-TAIL_BYTES_MAX:]
+    assert tail.skipped_bytes == len(whole) - HEAD_BYTES_MAX - TAIL_BYTES_MAX
+    assert (new.data, new.skipped_bytes) == (b"new", 0)
+
+
+async def test_a_stream_that_was_missed_to_its_end_is_counted() -> None:
+    reader = Chunks()
+    reader.feed(Stream.STDERR, b"lost")
+    for _ in range(40):
+        reader.feed(Stream.STDOUT, b"x" * 65_536)
+    reader.close()
+    assert [
+        (each.data, each.skipped_bytes) for each in (await read_out(reader))[Stream.STDERR]
+    ] == [(b"", 4)]
+
+
+async def test_reading_waits_for_what_comes() -> None:
+    reader = Chunks()
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(read_out(reader))
+        for word in (b"a", b"b"):
+            await asyncio.sleep(0)
+            reader.feed(Stream.STDOUT, word)
+        await asyncio.sleep(0)
+        assert not reading.done()
+        reader.close()
+    assert b"".join(each.data for each in reading.result()[Stream.STDOUT]) == b"ab"
+
+
+async def test_a_writer_gets_the_room_that_there_is() -> None:
+    window = InputWindow()
+    assert await window.reserve(10) == 10
+    assert await window.reserve(INPUT_WINDOW_BYTES) == INPUT_WINDOW_BYTES - 10
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(window.reserve(50))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        assert window.taken(20)
+    assert waiting.result() == 20
+    assert not window.taken(INPUT_WINDOW_BYTES + 1), "more than was ever sent"
+    async with asyncio.TaskGroup() as group:
+        window = InputWindow()
+        await window.reserve(INPUT_WINDOW_BYTES)
+        waiting = group.create_task(window.reserve(1))
+        await asyncio.sleep(0)
+        window.close()
+    assert waiting.result() == 0
+    assert not window.open

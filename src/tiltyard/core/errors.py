@@ -56,5 +56,9 @@ class SandboxClosed(SandboxError):
     """A call after release or close. Acquire a new sandbox."""
 
 
+class ProcessUnknown(SandboxError):
+    """No program of that id is known to the sandbox: it never was, or it ended long ago."""
+
+
 class SandboxFileError(SandboxError):
     """A file request inside the sandbox was refused: missing, not regular, full or too big."""

@@ -58,6 +58,8 @@ class Reason(StrEnum):
     EXIT = "exit"
     SIGNAL = "signal"
     WALL_TIMEOUT = "wall_timeout"
+    IDLE_TIMEOUT = "idle_timeout"
+    """It wrote nothing for as long as it was allowed to be silent."""
     CPU_TIMEOUT = "cpu_timeout"
     OOM = "oom"
     PIDS = "pids"
@@ -68,6 +70,51 @@ class Reason(StrEnum):
     START_FAILED = "start_failed"
     """The program could not be started: not found, not executable, or a bad working directory."""
     SANDBOX_DIED = "sandbox_died"
+    """The sandbox was seen to end while it ran, and it ended with it. A fault of ours."""
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    """The connection to the sandbox broke or fell silent while it ran: it may have ended before,
+    and nobody can tell how. A fault of ours; the sandbox has been given up."""
+
+
+LOSSES = frozenset({Reason.SANDBOX_DIED, Reason.OUTCOME_UNKNOWN})
+"""Ends that say nothing of the program: they are faults of ours and never worth a reward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pty:
+    """A pseudo-terminal as a program's standard input, output and error."""
+
+    rows: int = 24
+    columns: int = 80
+
+
+class Stdin(StrEnum):
+    """Where a program's standard input comes from, other than from bytes given at its start."""
+
+    STREAMED = "streamed"
+    """From `Process.write`, while the program runs."""
+
+
+class Stream(StrEnum):
+    """Which of a program's streams. With a terminal everything is `stdout`."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A piece of output, as it came: cut anywhere, also inside a character."""
+
+    stream: Stream
+    data: bytes
+    skipped_bytes: int = 0
+    """How many bytes of this stream are left out before `data`."""
+
+    @property
+    def text(self) -> str:
+        """Decoded as UTF-8, bad bytes replaced; a character that was cut in two is bad twice."""
+        return self.data.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,3 +182,8 @@ class ExecResult:
     @property
     def ok(self) -> bool:
         return self.reason is Reason.EXIT and self.exit_code == 0
+
+    @property
+    def lost(self) -> bool:
+        """True when this says nothing of the program, because the sandbox was lost under it."""
+        return self.reason in LOSSES

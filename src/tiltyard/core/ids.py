@@ -19,3 +19,6 @@ SandboxId = NewType("SandboxId", str)
 
 SnapshotId = NewType("SnapshotId", str)
 """A sandbox's frozen files; unique within its provider."""
+
+ProcessId = NewType("ProcessId", str)
+"""One program of a sandbox; unique within that sandbox, and never used again in it."""

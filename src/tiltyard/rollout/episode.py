@@ -203,7 +203,7 @@ async def _try_examples(
     execution = await sandbox.run(
         ["python", "-B", EXAMPLES_FILE], timeout_s=EXAMPLES_TIMEOUT_S, cpu_s=int(EXAMPLES_TIMEOUT_S)
     )
-    if execution.reason is Reason.SANDBOX_DIED:
+    if execution.lost:
         raise SandboxDied(f"sandbox {sandbox.id} was lost while the examples ran.")
     said = (execution.stdout.text + execution.stderr.text).strip()
     if execution.reason is not Reason.EXIT:

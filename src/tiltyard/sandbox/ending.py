@@ -30,6 +30,7 @@ CPU_CLOCK_S = 0.05
 _FORCED = {
     ExitFlag.ZYGOTE_DIED: (Reason.SANDBOX_DIED, "the zygote ended"),
     ExitFlag.WALL: (Reason.WALL_TIMEOUT, ""),
+    ExitFlag.IDLE: (Reason.IDLE_TIMEOUT, ""),
     ExitFlag.OUTPUT: (Reason.OUTPUT, ""),
     ExitFlag.INPUT: (Reason.KILLED, "it did not read what it was sent"),
 }
@@ -74,12 +75,17 @@ def ending_of(raw: RawExit, *, before: Usage, after: Usage, cpu_limit_s: int) ->
     return Ending(reason=reason, exit_code=code, signal=by_signal, detail=detail)
 
 
-def ending_of_lost(*, before: Usage, after: Usage, overdue: Overdue | None) -> Ending:
+def ending_of_lost(*, before: Usage, after: Usage, overdue: Overdue | None, died: bool) -> Ending:
     """Decides what became of an execution whose sandbox was lost under it.
 
-    `overdue` is None when the sandbox ended by itself; else it was given up on. A program must not
-    be able to make its own failure look like ours: memory that it used up, or processes that leave
-    the supervisor no time to run, are its own doing, and both show in the cgroup.
+    `overdue` is None unless the sandbox was given up on for this execution's sake. `died` is True
+    when the sandbox was seen from outside to have ended, by itself or at its owner's wish: then
+    what ran in it ended with it, unfinished. Else only the connection ended, or was ended by us:
+    the program may have finished before, and that nobody said so is no evidence.
+
+    A program must not be able to make its own failure look like ours: memory that it used up, or
+    processes that leave the supervisor no time to run, are its own doing, and both show in the
+    cgroup.
     """
     if after.oom_kills > before.oom_kills:
         return Ending(reason=Reason.OOM, detail="the whole sandbox ran out of memory")
@@ -90,8 +96,11 @@ def ending_of_lost(*, before: Usage, after: Usage, overdue: Overdue | None) -> E
                 reason=Reason.WALL_TIMEOUT,
                 detail="its processes left the sandbox's supervisor no time to end it",
             )
-    detail = "" if overdue is None else "the supervisor did not answer"
-    return Ending(reason=Reason.SANDBOX_DIED, detail=detail)
+    if overdue is not None:
+        return Ending(reason=Reason.OUTCOME_UNKNOWN, detail="the supervisor did not answer")
+    if not died:
+        return Ending(reason=Reason.OUTCOME_UNKNOWN, detail="the connection to its sandbox broke")
+    return Ending(reason=Reason.SANDBOX_DIED)
 
 
 def _reason(

@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
 from tiltyard.core.errors import SandboxDied
+from tiltyard.core.execution import Pty
 
 VERSION = 1
 CHUNK_BYTES_MAX = 1024 * 1024
 BODY_BYTES_MAX = CHUNK_BYTES_MAX + 65_536
+EXECUTIONS_MAX = 64
+"""How many a supervisor runs at once, zygotes included; the same in native/executions.h."""
+INPUT_WINDOW_BYTES = 64 * 1024
+"""Of a standard input, no more than this may be sent that TAKEN has not answered."""
 _HEADER = struct.Struct("<IBBHI")
 _EXIT = struct.Struct("<iIQQQQQQ")
 _LIMITS = struct.Struct("<IIQIIQ")
@@ -36,6 +41,9 @@ class FrameType(IntEnum):
     READ = 6
     LIST = 7
     PING = 8
+    CLOSE_INPUT = 9
+    SIGNAL = 10
+    RESIZE = 11
     PAUSE = 40
     RESUME = 41
     HELLO = 64
@@ -48,6 +56,7 @@ class FrameType(IntEnum):
     BYTES = 72
     ENTRIES = 73
     PONG = 74
+    TAKEN = 75
 
 
 class SpawnFlag(IntFlag):
@@ -56,6 +65,10 @@ class SpawnFlag(IntFlag):
     NONE = 0
     CHANNEL = 1
     ZYGOTE = 2
+    STREAM = 4
+    PTY = 8
+    USER = 16
+    IDLE = 32
 
 
 class ExitFlag(IntFlag):
@@ -69,6 +82,7 @@ class ExitFlag(IntFlag):
     DISK_FULL = 16
     INPUT = 32
     ZYGOTE_DIED = 64
+    IDLE = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +153,15 @@ def texts(values: Sequence[str]) -> bytes:
     return struct.pack("<I", len(values)) + b"".join(map(text, values))
 
 
+def milliseconds(time_s: float) -> int:
+    """A time limit as the supervisor takes it; 0, which is none there, stays 0."""
+    return 0 if time_s == 0 else max(1, round(time_s * 1000))
+
+
 def limits_field(limits: ProgramLimits) -> bytes:
     """Encodes the limits that SPAWN and FORK carry."""
     return _LIMITS.pack(
-        0 if limits.wall_s == 0 else max(1, round(limits.wall_s * 1000)),
+        milliseconds(limits.wall_s),
         limits.cpu_s,
         limits.output_bytes_max,
         limits.open_files,
@@ -159,8 +178,28 @@ def spawn_body(
     stdin: bytes,
     limits: ProgramLimits,
     flags: SpawnFlag,
+    streamed: bool = False,
+    pty: Pty | None = None,
+    user: str = "",
+    idle_s: float = 0.0,
 ) -> bytes:
-    """Encodes the body of SPAWN. Raises `ValueError` when it would not fit into a frame."""
+    """Encodes the body of SPAWN. Raises `ValueError` when it would not fit into a frame.
+
+    `streamed` leaves standard input to INPUT frames; `pty` None: no terminal; `user` empty: the
+    sandbox's root; `idle_s` 0: it may be silent for ever.
+    """
+    options = b""
+    if streamed:
+        flags |= SpawnFlag.STREAM
+    if pty is not None:
+        flags |= SpawnFlag.PTY
+        options += size_body(pty)
+    if user:
+        flags |= SpawnFlag.USER
+        options += text(user)
+    if idle_s:
+        flags |= SpawnFlag.IDLE
+        options += struct.pack("<I", milliseconds(idle_s))
     body = b"".join(
         (
             struct.pack("<I", flags),
@@ -169,11 +208,22 @@ def spawn_body(
             texts([f"{name}={value}" for name, value in env.items()]),
             text(cwd),
             text(stdin),
+            options,
         )
     )
     if len(body) > BODY_BYTES_MAX:
         raise ValueError(f"arguments, environment and stdin have {len(body)} bytes together")
     return body
+
+
+def signal_body(number: int, *, whole_tree: bool) -> bytes:
+    """Encodes the body of SIGNAL."""
+    return struct.pack("<II", number, whole_tree)
+
+
+def size_body(size: Pty) -> bytes:
+    """Encodes the body of RESIZE."""
+    return struct.pack("<II", size.rows, size.columns)
 
 
 class FrameReader:

@@ -1,8 +1,8 @@
 """A sandbox, as its user holds it: every request is spoken with the supervisor inside.
 
 When the control socket ends, everything that waits is told `SandboxDied`, an execution becomes a
-result with reason `sandbox_died`, and every later call raises. Deadlines are kept inside by the
-supervisor, and a second time here: a supervisor that does not answer loses its sandbox.
+result with reason `sandbox_died` or `outcome_unknown`, and every later call raises. Programs are
+started in `processes`, and their deadlines kept in `course`.
 """
 
 import asyncio
@@ -11,22 +11,23 @@ import os
 import struct
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tiltyard.core.changes import FileChange
-from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxError, SandboxFileError
-from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, SandboxSpec
-from tiltyard.core.ids import SandboxId
-from tiltyard.sandbox.ending import Ending, Overdue, Usage, ending_of, ending_of_lost
+from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxFileError
+from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Pty, SandboxSpec, Stdin
+from tiltyard.core.ids import ProcessId, SandboxId
+from tiltyard.sandbox.course import Course, Settled
+from tiltyard.sandbox.ending import Usage
 from tiltyard.sandbox.hold import Hold
+from tiltyard.sandbox.orders import OUTPUT_BYTES_MAX, WORKSPACE, Order, limits_under
+from tiltyard.sandbox.processes import Process, Programs
 from tiltyard.sandbox.protocol import (
     CHUNK_BYTES_MAX,
     Entry,
     Frame,
     FrameType,
     ProgramLimits,
-    RawExit,
     SpawnFlag,
     limits_field,
     parse_bytes,
@@ -38,28 +39,9 @@ from tiltyard.sandbox.protocol import (
 from tiltyard.sandbox.snapshots import Snapshot, parse_changes
 from tiltyard.sandbox.supervisor import Execution, Supervisor
 
-WORKSPACE = "/workspace"
-OUTPUT_BYTES_MAX = 16 * MIB
 READ_BYTES_MAX = 16 * MIB
-DEADLINE_GRACE_S = 5.0
-"""How much later than the supervisor the host ends an execution, sandbox and all."""
-TIMEOUT_S_MAX = 7 * 24 * 3600.0
-CPU_S_MAX = 7 * 24 * 3600
-OUTPUT_BYTES_MOST = 2**40
 PATH_BYTES_MAX = 4095
 """What the kernel takes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """How an execution ended, and what is known about it from outside."""
-
-    ending: Ending
-    raw: RawExit | None
-    """The supervisor's facts; None when the sandbox was lost."""
-    cpu_s: float
-    """By the cgroup, with everything that the program started; else by the main process."""
-    memory_peak_bytes: int
 
 
 class Sandbox:
@@ -88,6 +70,15 @@ class Sandbox:
         self._hold = hold
         self._closed = False
         self._ends_s = ends_s
+        self._programs = Programs(
+            sandbox_id=id_,
+            spec=spec,
+            supervisor=supervisor,
+            hold=hold,
+            isolation=isolation,
+            enforced=self.enforced,
+            environment=self.environment,
+        )
 
     @property
     def time_left_s(self) -> float:
@@ -104,59 +95,138 @@ class Sandbox:
         *,
         timeout_s: float = 60.0,
         cpu_s: int = 0,
+        idle_s: float | None = None,
         stdin: bytes = b"",
         cwd: str = WORKSPACE,
         env: Mapping[str, str] | None = None,
+        user: str | int | None = None,
         output_bytes_max: int = OUTPUT_BYTES_MAX,
     ) -> ExecResult:
         """Runs a program to its end and tells how it went; never raises for a failing program.
 
-        It is over when the main process ends, even if a child still holds its output. At
-        `timeout_s` it is killed with all that it started, and what it wrote is kept; when nothing
-        else is being run beside it, with all that runs in the sandbox, so that nothing can hide.
-        `cpu_s` bounds each process's CPU time, 0 does not; `env` adds to the sandbox's environment.
-        Cancelling kills the program.
-
-        Raises `SandboxClosed` after close, `SandboxDied` when it was lost before, and `ValueError`
-        for an empty argv, a NUL byte, more than 1 MiB of stdin or of arguments, or a bad limit.
+        As `spawn`, with `stdin` given as a whole, and waiting for it. Cancelling kills the program.
         """
         self._check_open()
-        variables = {**self.environment, **(env or {})}
-        words = (*argv, cwd, *variables, *variables.values())
-        if not argv or any("\0" in word for word in words):
-            raise ValueError(f"sandbox {self.id}: argv must not be empty or hold a NUL byte")
-        if not (0 < timeout_s <= TIMEOUT_S_MAX and 0 <= cpu_s <= CPU_S_MAX):
-            raise ValueError(f"sandbox {self.id}: timeout_s {timeout_s}, cpu_s {cpu_s}")
-        if not 0 <= output_bytes_max <= OUTPUT_BYTES_MOST:
-            raise ValueError(f"sandbox {self.id}: output_bytes_max {output_bytes_max}")
-        if len(stdin) > CHUNK_BYTES_MAX:
-            raise ValueError(f"sandbox {self.id}: stdin is over 1 MiB; write a file instead")
-        limits = self.program_limits(
-            wall_s=timeout_s, cpu_s=cpu_s, output_bytes_max=output_bytes_max
+        order = Order(
+            argv=argv,
+            timeout_s=timeout_s,
+            cpu_s=cpu_s,
+            idle_s=idle_s,
+            stdin=stdin,
+            cwd=cwd,
+            env=env,
+            user=user,
+            output_bytes_max=output_bytes_max,
         )
-        body = spawn_body(
-            argv=argv, env=variables, cwd=cwd, stdin=stdin, limits=limits, flags=SpawnFlag.NONE
+        process = self._programs.start(order, keep=False)
+        try:
+            return await process.wait()
+        finally:
+            process.ask_end()
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        cpu_s: int = 0,
+        idle_s: float | None = None,
+        stdin: bytes | Stdin = b"",
+        cwd: str = WORKSPACE,
+        env: Mapping[str, str] | None = None,
+        user: str | int | None = None,
+        pty: Pty | None = None,
+        output_bytes_max: int = OUTPUT_BYTES_MAX,
+    ) -> Process:
+        """Starts a program and returns at once; it runs on whether anybody waits for it or not.
+
+        It is over when its main process ends, even if a child still holds its output. After
+        `timeout_s` (None: with its sandbox), `idle_s` without output (None: however long), or too
+        much output, it is killed with all that it started, and what it wrote is kept; when nothing
+        else is being run beside it, with all that runs in the sandbox, so that nothing can hide.
+        `cpu_s` bounds each process's CPU time, 0 does not. `stdin` is at most 1 MiB, or
+        `Stdin.STREAMED`; with a `pty` it is typed, and there is one stream of output. `env` adds
+        to the sandbox's environment. `user` is a number, or a name in the sandbox's own
+        /etc/passwd; None is its root.
+
+        Raises `SandboxClosed` after close, `SandboxDied` when it was lost before, `SandboxRefused`
+        for a user that it cannot have, and `ValueError` for an empty argv, a NUL byte, more than
+        1 MiB of stdin or of arguments, or a bad limit.
+        """
+        self._check_open()
+        order = Order(
+            argv=argv,
+            timeout_s=timeout_s,
+            cpu_s=cpu_s,
+            idle_s=idle_s,
+            stdin=stdin,
+            cwd=cwd,
+            env=env,
+            user=user,
+            pty=pty,
+            output_bytes_max=output_bytes_max,
         )
-        before = self._hold.read_usage(reset_peak=self._supervisor.running == 0)
-        execution = self._supervisor.execution()
-        self._supervisor.send(FrameType.SPAWN, execution.id, body)
-        return self._result(execution, await self.settle(execution, limits=limits, before=before))
+        return self._programs.start(order, keep=True)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float = 60.0,
+        cpu_s: int = 0,
+        idle_s: float | None = None,
+        stdin: bytes | Stdin = b"",
+        cwd: str = WORKSPACE,
+        env: Mapping[str, str] | None = None,
+        user: str | int | None = None,
+        pty: Pty | None = None,
+        output_bytes_max: int = OUTPUT_BYTES_MAX,
+    ) -> AsyncIterator[Process]:
+        """A program to be watched, for the length of a block: killed at the end of that.
+
+        `async for chunk in process.chunks()` ends when the program does, and then `process.wait()`
+        tells at once how that was. Whoever leaves the block early leaves nothing running.
+        """
+        process = await self.spawn(
+            argv,
+            timeout_s=timeout_s,
+            cpu_s=cpu_s,
+            idle_s=idle_s,
+            stdin=stdin,
+            cwd=cwd,
+            env=env,
+            user=user,
+            pty=pty,
+            output_bytes_max=output_bytes_max,
+        )
+        try:
+            yield process
+        finally:
+            await process.kill()
+
+    def processes(self) -> tuple[Process, ...]:
+        """The programs that run, oldest first; not what they left in the background."""
+        return self._programs.running
+
+    def process(self, id_: ProcessId) -> Process:
+        """A program by its id: a running one, or one of the last that were spawned and have ended.
+
+        Its `chunks()` begin with what is kept, so whoever attaches anew misses nothing more than
+        that. Raises `ProcessUnknown`.
+        """
+        return self._programs.find(id_)
 
     def program_limits(
         self, *, wall_s: float, cpu_s: int = 0, output_bytes_max: int = OUTPUT_BYTES_MAX
     ) -> ProgramLimits:
         """The limits of one program under this sandbox's spec."""
-        by_process = self.enforced[Limit.MEMORY] is not Enforcement.CGROUP
-        # The supervisor counts as one of them. A cgroup's refusals are counted, those of the limit
-        # of each process are not: where there is a cgroup, it must be the first to refuse.
-        spare = 8 if self.enforced[Limit.PIDS] is Enforcement.CGROUP else 1
-        return ProgramLimits(
+        return limits_under(
+            self.spec,
+            self.enforced,
             wall_s=wall_s,
             cpu_s=cpu_s,
             output_bytes_max=output_bytes_max,
-            open_files=self.spec.limits.open_files,
-            processes=self.spec.limits.pids + spare,
-            address_space_bytes=self.spec.limits.memory_bytes if by_process else 0,
         )
 
     def start(
@@ -187,53 +257,19 @@ class Sandbox:
         `before` is a reading from before its start. Whatever happens here, the program is not left
         running.
         """
-        loop = asyncio.get_running_loop()
-        due = max(execution.started_s + limits.wall_s, loop.time()) + DEADLINE_GRACE_S
-        overdue = False
-        raw = None
+        course = Course(
+            execution,
+            supervisor=self._supervisor,
+            hold=self._hold,
+            cpus=self.spec.limits.cpus,
+            limits=limits,
+            idle_s=0.0,
+            before=before,
+        )
         try:
-            async with asyncio.timeout_at(due if limits.wall_s else None):
-                raw = await asyncio.shield(execution.ended)
-        except TimeoutError:
-            overdue = True
-        except asyncio.CancelledError:
-            execution.kill()
-            raise
-        after = self._hold.read_usage(reset_peak=False)
-        cpu_s = (
-            None
-            if before.cpu_s is None or after.cpu_s is None
-            else max(after.cpu_s - before.cpu_s, 0.0)
-        )
-        if raw is not None:
-            ending = ending_of(raw, before=before, after=after, cpu_limit_s=limits.cpu_s)
-        else:
-            busy = Overdue(
-                since_start_s=loop.time() - execution.started_s,
-                cpus=self.spec.limits.cpus,
-                cpu_used_s=cpu_s,
-            )
-            last = await self._last_usage(after)
-            ending = ending_of_lost(before=before, after=last, overdue=busy if overdue else None)
-        peak = after.memory_peak_bytes or 0
-        if raw is not None and peak <= (before.memory_peak_bytes or 0):
-            # An earlier peak, which not every kernel lets us start anew: the main process's own.
-            peak = raw.memory_peak_bytes
-        return Settled(
-            ending=ending,
-            raw=raw,
-            cpu_s=cpu_s if cpu_s is not None else raw.cpu_s if raw else 0.0,
-            memory_peak_bytes=peak,
-        )
-
-    async def _last_usage(self, after: Usage) -> Usage:
-        """Gives a lost sandbox up, and asks what was counted until it was gone."""
-        self._supervisor.abort()
-        self._hold.destroy()
-        with suppress(SandboxError):  # whoever closes it is told that it does not go
-            await self._hold.gone()
-        last = self._hold.read_usage(reset_peak=False)
-        return replace(after, oom_kills=max(after.oom_kills, last.oom_kills))
+            return await course.settled()
+        finally:
+            course.kill()
 
     def memory_bytes(self) -> int | None:
         """What the sandbox holds now, files included; None where no cgroup counts it."""
@@ -363,21 +399,3 @@ class Sandbox:
                 f"sandbox {self.id} has ended{over if self.time_left_s <= 0 else ''}.",
                 fix="acquire a new one.",
             )
-
-    def _result(self, execution: Execution, settled: Settled) -> ExecResult:
-        ending = settled.ending
-        return ExecResult(
-            reason=ending.reason,
-            exit_code=ending.exit_code,
-            signal=ending.signal,
-            stdout=execution.stdout.result(),
-            stderr=execution.stderr.result(),
-            wall_s=settled.raw.wall_s
-            if settled.raw
-            else asyncio.get_running_loop().time() - execution.started_s,
-            cpu_s=settled.cpu_s,
-            memory_peak_bytes=settled.memory_peak_bytes,
-            detail=ending.detail,
-            isolation=self.isolation,
-            enforced=self.enforced,
-        )

@@ -8,9 +8,12 @@ at once. It decides nothing about what an end meant.
 import asyncio
 import itertools
 import os
+from collections.abc import Callable
 from typing import cast
+from weakref import WeakSet
 
 from tiltyard.core.errors import SandboxDied, SandboxRefused
+from tiltyard.core.execution import Stream
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.protocol import (
     CHUNK_BYTES_MAX,
@@ -25,7 +28,7 @@ from tiltyard.sandbox.protocol import (
     parse_exit,
     parse_u32,
 )
-from tiltyard.sandbox.streams import Capture, ChannelInbox
+from tiltyard.sandbox.streams import Capture, ChannelInbox, Chunks, InputWindow
 
 REQUEST_TIMEOUT_S = 30.0
 """For requests that no program can prolong: the supervisor must answer these."""
@@ -36,44 +39,91 @@ class Execution:
 
     def __init__(self, supervisor: "Supervisor", id_: int) -> None:
         self._supervisor = supervisor
+        self._readers: WeakSet[Chunks] = WeakSet()
+        self._at_end: list[Callable[[RawExit | None], None]] = []
+        self._loop = asyncio.get_running_loop()
         self.id = id_
-        self.started_s = asyncio.get_running_loop().time()
-        """On the event loop's clock."""
+        self.started_s = self._loop.time()
+        """On the event loop's clock, like `heard_s`."""
+        self.heard_s = self.started_s
+        """When it last wrote something."""
         self.stdout = Capture()
         self.stderr = Capture()
         self.channel = ChannelInbox()
-        self.ended: asyncio.Future[RawExit | None] = asyncio.get_running_loop().create_future()
-        """The facts of its end; None when the sandbox died first."""
+        self.input = InputWindow()
+        self.ended: asyncio.Future[RawExit | None] = self._loop.create_future()
+        """The facts of its end; None when the sandbox was lost first."""
 
     def send(self, data: bytes) -> None:
         """Sends bytes into the program's channel. What it never reads is dropped at its end."""
         for at in range(0, len(data), CHUNK_BYTES_MAX):
             self._supervisor.send(FrameType.INPUT, self.id, data[at : at + CHUNK_BYTES_MAX])
 
+    def order(self, type_: FrameType, body: bytes = b"") -> None:
+        """Sends a frame about it; does nothing when it has ended."""
+        if not self.ended.done():
+            self._supervisor.send(type_, self.id, body)
+
     def kill(self) -> None:
         """Asks for its end, with all that it started. `ended` tells when that is done."""
-        if not self.ended.done():
-            self._supervisor.send(FrameType.KILL, self.id)
+        self.order(FrameType.KILL)
+
+    def chunks(self) -> Chunks:
+        """A new reader of its output, from its beginning as far as that is kept."""
+        reader = Chunks()
+        reader.begin_with(Stream.STDOUT, self.stdout.result())
+        reader.begin_with(Stream.STDERR, self.stderr.result())
+        if self.ended.done():
+            reader.close()
+        else:
+            self._readers.add(reader)
+        return reader
+
+    def at_end(self, call: Callable[[RawExit | None], None]) -> None:
+        """Has a function called in the same step as its end becomes known."""
+        if self.ended.done():
+            call(self.ended.result())
+        else:
+            self._at_end.append(call)
 
     def handle(self, received: Frame) -> None:
         match received.type:
             case FrameType.STDOUT:
-                self.stdout.feed(received.body)
+                self._heard(Stream.STDOUT, self.stdout, received.body)
             case FrameType.STDERR:
-                self.stderr.feed(received.body)
+                self._heard(Stream.STDERR, self.stderr, received.body)
             case FrameType.CHANNEL if received.body:
                 self.channel.feed(received.body)
             case FrameType.CHANNEL:
                 self.channel.close()
+            case FrameType.TAKEN if received.body:
+                if not self.input.taken(parse_u32(received.body)):
+                    raise ProtocolError("more input was taken than sent")
+            case FrameType.TAKEN:
+                self.input.close()
             case FrameType.EXIT:
                 self.end(parse_exit(received.body))
             case _:
                 raise ProtocolError(f"{received.type.name} for an execution")
 
     def end(self, raw: RawExit | None) -> None:
+        if self.ended.done():
+            return
         self.channel.close()
-        if not self.ended.done():
-            self.ended.set_result(raw)
+        self.input.close()
+        for reader in self._readers:
+            reader.close()
+        self.ended.set_result(raw)
+        calls, self._at_end = self._at_end, []
+        for call in calls:
+            call(raw)
+
+    def _heard(self, stream: Stream, capture: Capture, block: bytes) -> None:
+        self.heard_s = self._loop.time()
+        capture.feed(block)
+        if self._readers:
+            for reader in self._readers:
+                reader.feed(stream, block)
 
 
 class Supervisor(asyncio.Protocol):
@@ -89,6 +139,8 @@ class Supervisor(asyncio.Protocol):
         self._hello: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the control socket has ended."""
+        self.gave_up = False
+        """True when it ended because the host no longer believed in it, not because it ended."""
 
     @property
     def running(self) -> int:
@@ -107,6 +159,11 @@ class Supervisor(asyncio.Protocol):
             self._forget(execution.id).end(None)
         return execution
 
+    def refuse(self, execution: Execution, raw: RawExit) -> None:
+        """Ends an execution that is not to be sent at all."""
+        self._executions.pop(execution.id, None)
+        execution.end(raw)
+
     async def request(self, type_: FrameType, body: bytes) -> Frame:
         """Sends a request and waits for its one reply."""
         id_ = next(self._ids)
@@ -119,7 +176,7 @@ class Supervisor(asyncio.Protocol):
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 return await reply
         except TimeoutError:
-            self.abort()
+            self.give_up()
             raise SandboxDied(f"sandbox {self._sandbox_id} does not answer {type_.name}") from None
         finally:
             self._replies.pop(id_, None)
@@ -127,6 +184,11 @@ class Supervisor(asyncio.Protocol):
     def send(self, type_: FrameType, id_: int, body: bytes = b"") -> None:
         if self._transport is not None and not self.lost.done():
             self._transport.write(frame(type_, id_, body))
+
+    def give_up(self) -> None:
+        """Ends the connection to a supervisor that breaks the protocol or does not answer."""
+        self.gave_up = True
+        self.abort()
 
     def abort(self) -> None:
         """Ends the connection, and with it the sandbox."""
@@ -146,7 +208,7 @@ class Supervisor(asyncio.Protocol):
             for received in self._reader.feed(data):
                 self._handle(received)
         except ProtocolError:
-            self.abort()
+            self.give_up()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the base's
         died = SandboxDied(f"sandbox {self._sandbox_id} has ended")
@@ -165,10 +227,10 @@ class Supervisor(asyncio.Protocol):
         if received.id == 0:
             self._handle_start(received)
         elif received.id in self._executions:
-            execution = self._executions[received.id]
+            # Forgotten only when it has ended: with an EXIT that cannot be read, it is a lost one.
+            self._executions[received.id].handle(received)
             if received.type is FrameType.EXIT:
                 self._forget(received.id)
-            execution.handle(received)
         elif received.id in self._replies:
             reply = self._replies[received.id]
             if not reply.done():

@@ -21,10 +21,11 @@ import structlog
 from tiltyard.core.errors import SandboxClosed, SandboxError
 from tiltyard.core.execution import MIB, Reason, SandboxSpec
 from tiltyard.sandbox.ending import Ending, Usage
+from tiltyard.sandbox.orders import TIMEOUT_S_MAX
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.protocol import ProgramLimits, SpawnFlag
 from tiltyard.sandbox.streams import Capture, ChannelClosed, ChannelInbox
-from tiltyard.sandbox.supervised import TIMEOUT_S_MAX, Sandbox
+from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.supervisor import Execution
 
 HOME = "/run/tiltyard"
