@@ -54,7 +54,9 @@ class Order:
             return "what a terminal reads is typed with `write`, not given as stdin"
         if isinstance(self.user, int) and not 0 <= self.user <= USER_NUMBER_MAX:
             return f"user {self.user}"
-        if isinstance(self.user, str) and not 0 < len(self.user) <= USER_CHARACTERS_MAX:
+        if isinstance(self.user, str) and (
+            "\0" in self.user or not 0 < len(self.user) <= USER_CHARACTERS_MAX
+        ):
             return f"user {self.user[:USER_CHARACTERS_MAX]!r}"
         return "" if self.pty is None else problem_with_terminal(self.pty)
 
@@ -68,7 +70,7 @@ class Order:
             variables["HOME"] = "/tmp"  # noqa: S108 - inside; where every user may write
         if self.env:
             variables.update(self.env)
-        words = (*self.argv, self.cwd, user, *variables, *variables.values())
+        words = (*self.argv, self.cwd, *variables, *variables.values())
         if not self.argv or any("\0" in word for word in words):
             raise ValueError("argv must not be empty or hold a NUL byte")
         return spawn_body(
