@@ -81,8 +81,8 @@ void exec_spawn(struct outbox *outbox, const struct frame *frame) {
   if (start.flags & SPAWN_USER) start.user = text_copy(field_text(&fields));
   uint32_t idle_ms = start.flags & SPAWN_IDLE ? field_u32(&fields) : 0;
   bool both = (start.flags & OF_PROGRAMS) && (start.flags & (SPAWN_CHANNEL | SPAWN_ZYGOTE));
-  bool lacks = !start.cwd || !start.argv[0] || ((start.flags & SPAWN_USER) && !start.user);
-  if (fields.bad || both || lacks)
+  bool no_user = (start.flags & SPAWN_USER) && !start.user;
+  if (fields.bad || both || no_user || !start.cwd || !start.argv[0])
     execution_refuse(outbox, frame->id, EINVAL, "spawn");
   else
     spawn(outbox, frame->id, &start, &limits, idle_ms);

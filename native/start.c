@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "users.h"
@@ -66,19 +67,6 @@ void start_set_up(int score) {
   own_score = score;
   ssize_t got = pread(score, first_score, sizeof first_score - 1, 0);
   first_score[got > 0 ? got : 0] = 0;
-}
-
-/* When memory runs out, programs go before the supervisor and the zygote. A program inherits its score:
- * the supervisor takes the worst one for the length of a fork, because it may not open its child's. */
-static pid_t fork_scored(bool expendable) {
-  if (expendable && pwrite(own_score, "1000", 4, 0) != 4) return -1;
-  pid_t pid = fork();
-  if (pid != 0 && expendable) {
-    int error = errno;
-    (void)!pwrite(own_score, first_score, strlen(first_score), 0);
-    errno = error;
-  }
-  return pid;
 }
 
 static const char *become(const struct start *start, const struct limits *limits, bool restrict_it,
@@ -148,21 +136,44 @@ static void close_ends(struct ends *ends) {
   *ends = (struct ends){.captures = {-1, -1, -1}, .input = -1, .terminal = -1};
 }
 
+/* Whether the supervisor is the only process of the sandbox: every other one is its child, or comes
+ * to be when its parent ends. */
+static bool alone(void) {
+  siginfo_t found;
+  return waitid(P_ALL, 0, &found, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
+}
+
+/* Makes the child. vfork is faster by an eighth of a whole run of a small program. It makes the
+ * supervisor wait for the child, which shares its memory and never returns from `child`. So it is for
+ * when nobody is there who could stop the child half-way, and so the supervisor for good.
+ *
+ * When memory runs out, programs go before the supervisor and the zygote. A program inherits its score:
+ * the supervisor takes the worst one meanwhile, because it may not open its child's. */
+static const char *split(const struct start *start, const struct limits *limits, bool restrict_it,
+                         const int sources[4], int report, pid_t *pid) {
+  bool expendable = !(start->flags & SPAWN_ZYGOTE);
+  char **own = environ;
+  if (expendable && pwrite(own_score, "1000", 4, 0) != 4) return "write(oom_score_adj)";
+  *pid = alone() ? vfork() : fork();
+  if (*pid == 0) child(start, limits, restrict_it, sources, report);
+  int error = errno;
+  environ = own;
+  if (expendable) (void)!pwrite(own_score, first_score, strlen(first_score), 0);
+  errno = error;
+  return *pid < 0 ? "fork" : NULL;
+}
+
 const char *start_program(const struct start *start, const struct limits *limits, bool restrict_it,
                           struct ends *ends, int *report, pid_t *pid) {
   int far[4] = {-1, -1, -1, -1}, pair[2] = {-1, -1};
   *ends = (struct ends){.captures = {-1, -1, -1}, .input = -1, .terminal = -1};
   const char *failed = open_ends(start, ends, far);
   if (!failed && pipe2(pair, O_CLOEXEC | O_NONBLOCK)) failed = "pipe";
-  if (!failed) {
-    *pid = fork_scored(!(start->flags & SPAWN_ZYGOTE));
-    if (*pid == 0) child(start, limits, restrict_it, far, pair[1]);
-    if (*pid < 0) failed = "fork";
-  }
+  if (!failed) failed = split(start, limits, restrict_it, far, pair[1], pid);
   int error = errno;
   if (pair[1] >= 0) close(pair[1]);
-  if (far[0] >= 0 && far[0] != ends->terminal) {
-    close(far[0]);
+  if (ends->terminal < 0) { /* else they are that, and stay open */
+    if (far[0] >= 0) close(far[0]);
     close_all(far + 1);
   }
   if (failed) {

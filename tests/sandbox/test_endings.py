@@ -162,6 +162,28 @@ except BlockingIOError:
     assert (await sandbox.run(["true"])).ok
 
 
+@pytest.mark.slow
+async def test_one_that_stops_all_it_can_see_is_no_fault_of_ours(sandbox: Sandbox) -> None:
+    """Also what is only about to start: a supervisor that waited for that would be stuck."""
+    program = """
+import os, signal
+print("up", flush=True)
+while True:
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) not in (1, os.getpid()):
+            try:
+                os.kill(int(name), signal.SIGSTOP)
+            except ProcessLookupError:
+                pass
+"""
+    stopper = await sandbox.spawn(["python3", "-I", "-S", "-c", program])
+    await hear(stopper, b"up")
+    reasons = {(await sandbox.run(["true"], timeout_s=0.3)).reason for _ in range(20)}
+    assert reasons <= {Reason.EXIT, Reason.WALL_TIMEOUT}
+    assert (await stopper.kill()).reason is Reason.KILLED
+    assert (await sandbox.run(["true"])).ok
+
+
 async def test_a_sandbox_that_dies_ends_what_is_waited_for(sandbox: Sandbox) -> None:
     process = await sandbox.spawn(["sh", "-c", "echo up; sleep 1000"], stdin=Stdin.STREAMED)
     await hear(process, b"up")

@@ -35,6 +35,7 @@ STATUS_OF = {
     Reason.SIGNAL: CheckStatus.CRASH,
     Reason.WALL_TIMEOUT: CheckStatus.TIMEOUT,
     Reason.CPU_TIMEOUT: CheckStatus.TIMEOUT,
+    Reason.IDLE_TIMEOUT: CheckStatus.TIMEOUT,
     Reason.OOM: CheckStatus.OOM,
     Reason.OUTPUT: CheckStatus.OUTPUT_LIMIT,
     Reason.DISK: CheckStatus.NO_REPLY,
