@@ -1,12 +1,15 @@
 """How programs end that do not want to, that say nothing, or whose sandbox is lost under them."""
 
 import asyncio
+import os
 import signal
 
 import pytest
 
+from sandbox.processes import supervisors
 from sandbox.spawned import hear, until_left
-from tiltyard.core.execution import MIB, Limits, Reason, Stdin, Stream
+from tiltyard.core.execution import MIB, Limits, Reason, SandboxSpec, Stdin, Stream
+from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.supervised import Sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -196,3 +199,24 @@ async def test_a_sandbox_that_dies_ends_what_is_waited_for(sandbox: Sandbox) -> 
     done = waiting.result()
     assert (done.reason, done.stdout.text) == (Reason.SANDBOX_DIED, "up\n")
     assert done.exit_code is done.signal is None
+
+
+@pytest.mark.slow
+async def test_a_supervisor_that_hangs_keeps_nobody_waiting(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    """Stopped from outside, it ends neither a silent program nor one that is to be killed."""
+    silent, killed = [await provider.create(spec) for _ in range(2)]
+    waiting = await silent.spawn(["sleep", "1000"], idle_s=0.1)
+    doomed = await killed.spawn(["sleep", "1000"])
+    beside = await killed.spawn(["sleep", "1000"])
+    for pid in supervisors():
+        os.kill(pid, signal.SIGSTOP)
+    async with asyncio.TaskGroup() as group:
+        ends = [group.create_task(each) for each in (waiting.wait(), doomed.kill(), beside.wait())]
+    for end in ends:
+        assert (end.result().reason, end.result().lost) == (Reason.OUTCOME_UNKNOWN, True)
+    assert supervisors() == []
+    for sandbox in (silent, killed):
+        assert not sandbox.alive
+        await sandbox.close()
