@@ -140,7 +140,7 @@ static void close_ends(struct ends *ends) {
  * to be when its parent ends. */
 static bool alone(void) {
   siginfo_t found;
-  return waitid(P_ALL, 0, &found, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
+  return waitid(P_ALL, 0, &found, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0 && errno == ECHILD;
 }
 
 /* Makes the child. vfork is faster by an eighth of a whole run of a small program. It makes the

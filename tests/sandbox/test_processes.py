@@ -12,7 +12,8 @@ from tiltyard.core.errors import ProcessUnknown, SandboxClosed
 from tiltyard.core.execution import MIB, Limits, Reason, SandboxSpec, Stdin, Stream
 from tiltyard.core.ids import ProcessId
 from tiltyard.sandbox.native.provider import NativeProvider
-from tiltyard.sandbox.processes import ENDED_KEPT_MAX, Process
+from tiltyard.sandbox.processes import Process
+from tiltyard.sandbox.programs import ENDED_KEPT_MAX
 from tiltyard.sandbox.protocol import EXECUTIONS_MAX, INPUT_WINDOW_BYTES
 from tiltyard.sandbox.supervised import Sandbox
 

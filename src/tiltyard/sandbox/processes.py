@@ -1,48 +1,24 @@
-"""The programs of one sandbox: started, fed, watched, signalled, found again by their ids.
+"""One program in a sandbox, as whoever started it or found it by its id holds it.
 
-Every program is started here, whether its caller waits for it or not. A running program is known to
-its sandbox under an id, so that another task of this process can attach to it; it needs nobody who
-waits: what it writes is kept within bounds, and its deadlines are held in any case (`course`).
+It needs nobody who waits for it: what it writes is kept within bounds, and its deadlines are held
+in any case (`course`).
 """
 
 import asyncio
-import errno
 import signal as signals
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tiltyard.core.errors import ProcessUnknown, SandboxRefused
-from tiltyard.core.execution import (
-    Enforcement,
-    ExecResult,
-    Limit,
-    Pty,
-    SandboxSpec,
-    Stdin,
-    StreamCapture,
-)
-from tiltyard.core.ids import ProcessId, SandboxId
+from tiltyard.core.execution import Enforcement, ExecResult, Limit, Pty, Stdin, StreamCapture
+from tiltyard.core.ids import ProcessId
 from tiltyard.sandbox.course import Course
-from tiltyard.sandbox.hold import Hold
-from tiltyard.sandbox.orders import Order, limits_under, problem_with_terminal
-from tiltyard.sandbox.protocol import (
-    EXECUTIONS_MAX,
-    ExitFlag,
-    FrameType,
-    RawExit,
-    signal_body,
-    size_body,
-)
+from tiltyard.sandbox.orders import Order, problem_with_terminal
+from tiltyard.sandbox.protocol import FrameType, signal_body, size_body
 from tiltyard.sandbox.streams import Chunks
-from tiltyard.sandbox.supervisor import Execution, Supervisor
+from tiltyard.sandbox.supervisor import Execution
 
-ENDED_KEPT_MAX = 16
-"""Ended background programs that can still be asked how they ended; each keeps up to 256 KiB."""
 END_OF_INPUT = b"\x04"
 """What a person types into a terminal for it."""
-ONE_USER = "user-namespace"
-"""The rung on which a sandbox has no other user than its root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,114 +156,3 @@ class Process:
                 f"process {self.id}: its standard input was given at its start; to write to it, "
                 "start it with stdin=Stdin.STREAMED or a pty"
             )
-
-
-class Programs:
-    """Starts the programs of one sandbox, and knows those that run."""
-
-    def __init__(
-        self,
-        *,
-        sandbox_id: SandboxId,
-        spec: SandboxSpec,
-        supervisor: Supervisor,
-        hold: Hold,
-        isolation: str,
-        enforced: Mapping[Limit, Enforcement],
-        environment: Mapping[str, str],
-    ) -> None:
-        self._sandbox_id = sandbox_id
-        self._spec = spec
-        self._supervisor = supervisor
-        self._hold = hold
-        self._isolation = isolation
-        self._enforced = enforced
-        self._environment = environment
-        self._running: dict[ProcessId, Process] = {}
-        self._ended: OrderedDict[ProcessId, Process] = OrderedDict()
-
-    @property
-    def running(self) -> tuple[Process, ...]:
-        return tuple(self._running.values())
-
-    def find(self, id_: ProcessId) -> Process:
-        """Raises `ProcessUnknown`."""
-        found = self._running.get(id_) or self._ended.get(id_)
-        if found is None:
-            raise ProcessUnknown(
-                f"sandbox {self._sandbox_id} has no process {id_!r}.",
-                fix=f"list the running ones; the last {ENDED_KEPT_MAX} that ended are known too.",
-            )
-        return found
-
-    def start(self, order: Order, *, keep: bool) -> Process:
-        """Starts a program and returns at once; with `keep`, it can be found after its end.
-
-        Raises `ValueError` for an order that makes no sense, `SandboxRefused` for a user that this
-        sandbox cannot have.
-        """
-        if problem := order.problem():
-            raise ValueError(f"sandbox {self._sandbox_id}: {problem}")
-        if order.other_user and self._isolation == ONE_USER:
-            raise SandboxRefused(
-                f"sandbox {self._sandbox_id} has no user {order.user!r}: it has only its root.",
-                fix="run Tiltyard as root, where each sandbox has 65,536 ids, or leave `user` out.",
-            )
-        limits = limits_under(
-            self._spec,
-            self._enforced,
-            wall_s=order.timeout_s or 0.0,
-            cpu_s=order.cpu_s,
-            output_bytes_max=order.output_bytes_max,
-        )
-        try:
-            body = order.body(environment=self._environment, limits=limits)
-        except ValueError as error:
-            raise ValueError(f"sandbox {self._sandbox_id}: {error}") from None
-        before = self._hold.read_usage(reset_peak=self._supervisor.running == 0)
-        full = self._supervisor.running >= EXECUTIONS_MAX
-        execution = self._supervisor.execution()
-        course = Course(
-            execution,
-            supervisor=self._supervisor,
-            hold=self._hold,
-            cpus=self._spec.limits.cpus,
-            limits=limits,
-            idle_s=order.idle_s or 0.0,
-            before=before,
-        )
-        process = Process(
-            execution=execution,
-            course=course,
-            order=order,
-            isolation=self._isolation,
-            enforced=self._enforced,
-        )
-        self._running[process.id] = process
-        if full:
-            # It would be refused inside as well; but what is on the way there is bounded like this.
-            self._supervisor.refuse(execution, _no_room())
-        else:
-            execution.order(FrameType.SPAWN, body)
-        execution.at_end(lambda _: self._forget(process, keep=keep))
-        return process
-
-    def _forget(self, process: Process, *, keep: bool) -> None:
-        del self._running[process.id]
-        if keep:
-            self._ended[process.id] = process
-            if len(self._ended) > ENDED_KEPT_MAX:
-                self._ended.popitem(last=False)
-
-
-def _no_room() -> RawExit:
-    return RawExit(
-        status=errno.EAGAIN,
-        flags=ExitFlag.NOT_STARTED,
-        wall_s=0.0,
-        cpu_s=0.0,
-        memory_peak_bytes=0,
-        stdout_bytes=0,
-        stderr_bytes=0,
-        call="executions at once",
-    )

@@ -17,27 +17,23 @@ from tiltyard.core.changes import FileChange
 from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxFileError
 from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Pty, SandboxSpec, Stdin
 from tiltyard.core.ids import ProcessId, SandboxId
-from tiltyard.sandbox.course import Course, Settled
 from tiltyard.sandbox.ending import Usage
 from tiltyard.sandbox.hold import Hold
-from tiltyard.sandbox.orders import OUTPUT_BYTES_MAX, WORKSPACE, Order, limits_under
-from tiltyard.sandbox.processes import Process, Programs
+from tiltyard.sandbox.orders import OUTPUT_BYTES_MAX, WORKSPACE, Order
+from tiltyard.sandbox.processes import Process
+from tiltyard.sandbox.programs import Programs
 from tiltyard.sandbox.protocol import (
     CHUNK_BYTES_MAX,
     Entry,
     Frame,
     FrameType,
-    ProgramLimits,
-    SpawnFlag,
-    limits_field,
     parse_bytes,
     parse_entries,
     parse_error,
-    spawn_body,
     text,
 )
 from tiltyard.sandbox.snapshots import Snapshot, parse_changes
-from tiltyard.sandbox.supervisor import Execution, Supervisor
+from tiltyard.sandbox.supervisor import Supervisor
 
 READ_BYTES_MAX = 16 * MIB
 PATH_BYTES_MAX = 4095
@@ -70,7 +66,7 @@ class Sandbox:
         self._hold = hold
         self._closed = False
         self._ends_s = ends_s
-        self._programs = Programs(
+        self.programs = Programs(
             sandbox_id=id_,
             spec=spec,
             supervisor=supervisor,
@@ -79,6 +75,7 @@ class Sandbox:
             enforced=self.enforced,
             environment=self.environment,
         )
+        """What it runs; for this room's own use."""
 
     @property
     def time_left_s(self) -> float:
@@ -118,7 +115,7 @@ class Sandbox:
             user=user,
             output_bytes_max=output_bytes_max,
         )
-        process = self._programs.start(order, keep=False)
+        process = self.programs.start(order, keep=False)
         try:
             return await process.wait()
         finally:
@@ -166,7 +163,7 @@ class Sandbox:
             pty=pty,
             output_bytes_max=output_bytes_max,
         )
-        return self._programs.start(order, keep=True)
+        return self.programs.start(order, keep=True)
 
     @asynccontextmanager
     async def stream(
@@ -207,7 +204,7 @@ class Sandbox:
 
     def processes(self) -> tuple[Process, ...]:
         """The programs that run, oldest first; not what they left in the background."""
-        return self._programs.running
+        return self.programs.running
 
     def process(self, id_: ProcessId) -> Process:
         """A program by its id: a running one, or one of the last that were spawned and have ended.
@@ -215,61 +212,7 @@ class Sandbox:
         Its `chunks()` begin with what is kept, so whoever attaches anew misses nothing more than
         that. Raises `ProcessUnknown`.
         """
-        return self._programs.find(id_)
-
-    def program_limits(
-        self, *, wall_s: float, cpu_s: int = 0, output_bytes_max: int = OUTPUT_BYTES_MAX
-    ) -> ProgramLimits:
-        """The limits of one program under this sandbox's spec."""
-        return limits_under(
-            self.spec,
-            self.enforced,
-            wall_s=wall_s,
-            cpu_s=cpu_s,
-            output_bytes_max=output_bytes_max,
-        )
-
-    def start(
-        self, argv: Sequence[str], *, flags: SpawnFlag, limits: ProgramLimits, cwd: str = "/"
-    ) -> Execution:
-        """Starts a program with a channel, or a zygote, and returns at once."""
-        self._check_open()
-        execution = self._supervisor.execution()
-        body = spawn_body(
-            argv=argv, env=self.environment, cwd=cwd, stdin=b"", limits=limits, flags=flags
-        )
-        self._supervisor.send(FrameType.SPAWN, execution.id, body)
-        return execution
-
-    def fork(self, zygote: Execution, *, limits: ProgramLimits) -> Execution:
-        """Has a zygote fork a run, and returns at once."""
-        self._check_open()
-        execution = self._supervisor.execution()
-        body = struct.pack("<I", zygote.id) + limits_field(limits)
-        self._supervisor.send(FrameType.FORK, execution.id, body)
-        return execution
-
-    async def settle(
-        self, execution: Execution, *, limits: ProgramLimits, before: Usage
-    ) -> Settled:
-        """Waits for an execution's end and decides what it meant.
-
-        `before` is a reading from before its start. Whatever happens here, the program is not left
-        running.
-        """
-        course = Course(
-            execution,
-            supervisor=self._supervisor,
-            hold=self._hold,
-            cpus=self.spec.limits.cpus,
-            limits=limits,
-            idle_s=0.0,
-            before=before,
-        )
-        try:
-            return await course.settled()
-        finally:
-            course.kill()
+        return self.programs.find(id_)
 
     def memory_bytes(self) -> int | None:
         """What the sandbox holds now, files included; None where no cgroup counts it."""

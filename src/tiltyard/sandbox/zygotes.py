@@ -23,7 +23,7 @@ from tiltyard.core.execution import MIB, Reason, SandboxSpec
 from tiltyard.sandbox.ending import Ending, Usage
 from tiltyard.sandbox.orders import TIMEOUT_S_MAX
 from tiltyard.sandbox.pool import Provider
-from tiltyard.sandbox.protocol import ProgramLimits, SpawnFlag
+from tiltyard.sandbox.protocol import ProgramLimits
 from tiltyard.sandbox.streams import Capture, ChannelClosed, ChannelInbox
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.supervisor import Execution
@@ -95,7 +95,7 @@ class Run:
 
     async def ended(self) -> Ending:
         """Waits for its end, by itself or at a limit, and says what that was."""
-        settled = await self._sandbox.settle(
+        settled = await self._sandbox.programs.settle(
             self._execution, limits=self._limits, before=self._before
         )
         self.cpu_s = settled.cpu_s
@@ -211,7 +211,7 @@ class ZygoteCells:
             self._check_open()
             cell = await self._take()
             sandbox = cell.sandbox
-            limits = sandbox.program_limits(
+            limits = sandbox.programs.limits(
                 wall_s=wall_s, cpu_s=cpu_s, output_bytes_max=RUN_OUTPUT_BYTES_MAX
             )
             clean = False
@@ -219,7 +219,7 @@ class ZygoteCells:
             try:
                 self._check_open()  # they may have been closed while this one was made
                 before = sandbox.usage()
-                execution = sandbox.fork(cell.zygote, limits=limits)
+                execution = sandbox.programs.fork(cell.zygote, limits=limits)
                 yield Run(sandbox, execution, limits, before)
             finally:
                 if execution is not None:
@@ -262,9 +262,7 @@ class ZygoteCells:
                 *(f"{HOME}/{program.main}", f"{HOME}/filter.bpf"),
                 *(str(program.run_disk_bytes), interpreter.packages),
             ]
-            zygote = sandbox.start(
-                argv, flags=SpawnFlag.ZYGOTE, limits=sandbox.program_limits(wall_s=0)
-            )
+            zygote = sandbox.programs.start_zygote(argv)
             await _ready(sandbox, zygote)
         except BaseException:
             await asyncio.shield(self._discard(sandbox))
