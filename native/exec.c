@@ -33,6 +33,7 @@
 #define OF_PROGRAMS (SPAWN_STREAM | SPAWN_PTY | SPAWN_USER | SPAWN_IDLE)
 
 static bool restrict_each_program;
+static uint64_t paused_us; /* since when; 0: programs go on */
 
 void exec_set_up(bool restrict_each) {
   restrict_each_program = restrict_each;
@@ -173,6 +174,22 @@ void exec_signal(const struct frame *frame) {
     kill(execution->pid, (int)number);
 }
 
+void exec_pause(bool paused) {
+  uint64_t now = now_us(), since = paused_us;
+  if (paused) {
+    paused_us = since ? since : now;
+    return;
+  }
+  paused_us = 0;
+  for (int i = 0; since && i < EXECUTIONS_MAX; i++) {
+    struct execution *execution = &executions[i];
+    uint64_t from = execution->started_us > since ? execution->started_us : since;
+    if (!execution->used || execution->flags & DECIDED) continue;
+    if (execution->deadline_us) execution->deadline_us += now - from;
+    execution->heard_us = now;
+  }
+}
+
 void exec_resize(const struct frame *frame) {
   struct fields fields = fields_of(frame);
   struct terminal_size size = field_size(&fields);
@@ -270,6 +287,7 @@ void exec_reap(struct outbox *outbox) {
 /* When it is to be ended next, and as what; 0: never. */
 static uint64_t due_us(struct execution *execution, uint64_t now, uint32_t *why) {
   uint64_t due = execution->deadline_us;
+  if (paused_us && !(execution->flags & DECIDED)) return 0;
   *why = execution->flags & DECIDED ? 0 : EXIT_WALL;
   if (!execution->idle_us || execution->flags & DECIDED) return due;
   uint64_t silent = execution->heard_us + execution->idle_us;

@@ -20,6 +20,8 @@ void exec_input(struct outbox *outbox, const struct frame *frame);
 void exec_close_input(struct outbox *outbox, const struct frame *frame);
 void exec_kill(uint32_t id);
 void exec_signal(const struct frame *frame);
+/* While programs are made to stand still, their time does too. */
+void exec_pause(bool paused);
 void exec_resize(const struct frame *frame);
 
 /* Fills in what to poll, at most EXECUTIONS_MAX * POLLED_PER_EXECUTION entries; `listen` false when

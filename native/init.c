@@ -45,6 +45,7 @@ static void fail(const char *call) {
 
 static void signal_all(const struct frame *frame, int signal_number) {
   kill(-1, signal_number); /* there may be none */
+  exec_pause(signal_number == SIGSTOP);
   outbox_frame(&outbox, FRAME_DONE, 0, frame->id, NULL, 0);
 }
 

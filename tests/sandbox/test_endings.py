@@ -10,6 +10,7 @@ from sandbox.processes import supervisors
 from sandbox.spawned import hear, until_left
 from tiltyard.core.execution import MIB, Limits, Reason, SandboxSpec, Stdin, Stream
 from tiltyard.sandbox.native.provider import NativeProvider
+from tiltyard.sandbox.protocol import FrameType
 from tiltyard.sandbox.supervised import Sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -199,6 +200,26 @@ async def test_a_sandbox_that_dies_ends_what_is_waited_for(sandbox: Sandbox) -> 
     done = waiting.result()
     assert (done.reason, done.stdout.text) == (Reason.SANDBOX_DIED, "up\n")
     assert done.exit_code is done.signal is None
+
+
+@pytest.mark.slow
+async def test_the_time_in_which_we_stop_it_is_not_its_own(
+    sandbox: Sandbox, provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    """A long snapshot must neither end a program nor shorten what it has left."""
+    clock = await provider.create(spec)
+    timed = await sandbox.spawn(["sleep", "1000"], timeout_s=0.5)
+    silent = await sandbox.spawn(["sleep", "1000"], idle_s=0.5)
+    with sandbox.programs.standing_still():
+        await sandbox._supervisor.request(FrameType.PAUSE, b"")
+        await clock.run(["sleep", "0.7"])
+        assert [timed.running, silent.running] == [True, True]
+        await sandbox._supervisor.request(FrameType.RESUME, b"")
+    await sandbox.ping()
+    assert [timed.running, silent.running] == [True, True]
+    assert (await timed.wait()).reason is Reason.WALL_TIMEOUT
+    assert (await silent.wait()).reason is Reason.IDLE_TIMEOUT
+    await clock.close()
 
 
 @pytest.mark.slow

@@ -128,6 +128,10 @@ class Process:
         """Has it killed with all that it started, without waiting."""
         self._course.kill()
 
+    def put_off(self, time_s: float) -> None:
+        """Moves its deadlines, because it was made to stand still for so long."""
+        self._course.put_off(time_s)
+
     async def resize(self, rows: int, columns: int) -> None:
         """Tells its terminal a new size. Raises `ValueError` when it has no terminal."""
         if not self.pty:

@@ -141,6 +141,8 @@ class Supervisor(asyncio.Protocol):
         """Done when the control socket has ended."""
         self.gave_up = False
         """True when it ended because the host no longer believed in it, not because it ended."""
+        self.paused = False
+        """While programs are made to stand still, their time does too."""
 
     @property
     def running(self) -> int:
