@@ -20,6 +20,7 @@ from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Sandbox
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.ending import Ending, Overdue, Usage, ending_of, ending_of_lost
 from tiltyard.sandbox.hold import Hold
+from tiltyard.sandbox.network.decisions import Egress
 from tiltyard.sandbox.protocol import (
     CHUNK_BYTES_MAX,
     Entry,
@@ -76,6 +77,7 @@ class Sandbox:
         environment: Mapping[str, str],
         hold: Hold,
         ends_s: float,
+        egress: Egress | None = None,
     ) -> None:
         """`ends_s`: when, on the loop's clock, the node will end it."""
         self.id = id_
@@ -84,6 +86,8 @@ class Sandbox:
         self.enforced = MappingProxyType(dict(enforced))
         self.environment = MappingProxyType(dict(environment))
         """What programs see unless `env` says otherwise."""
+        self.egress = egress
+        """What went out and what was refused; None without a way out."""
         self._supervisor = supervisor
         self._hold = hold
         self._closed = False
