@@ -13,7 +13,7 @@
 #include "init.h"
 
 /* Descriptors 3 and 4 are in place, see child_run. Returns only when a step failed. */
-static const char *become_init(const struct rootfs *rootfs) {
+static const char *become_init(const struct rootfs *rootfs, bool has_network) {
   bool as_root = rootfs->first_id != 0;
   if (prctl(PR_SET_PDEATHSIG, SIGKILL)) return "prctl(PDEATHSIG)";
   if (setresgid(0, 0, 0) || setresuid(0, 0, 0)) return "setresuid";
@@ -25,7 +25,7 @@ static const char *become_init(const struct rootfs *rootfs) {
   if (failed) return failed;
   if (sethostname("sandbox", 7)) return "sethostname";
   close_range(5, ~0u, 0);
-  init_run(3, 4, rootfs->for_zygotes);
+  init_run(3, 4, rootfs->for_zygotes, has_network);
 }
 
 void child_run(const struct rootfs *rootfs, const struct cgroup_entry *entry, struct child child) {
@@ -44,7 +44,7 @@ void child_run(const struct rootfs *rootfs, const struct cgroup_entry *entry, st
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   errno = error;
-  if (!failed) failed = become_init(rootfs);
+  if (!failed) failed = become_init(rootfs, child.has_network);
   struct outbox outbox = {0};
   struct body body = {.length = 0};
   put_u32(&body, (uint32_t)errno);

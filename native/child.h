@@ -8,6 +8,7 @@
 struct child {
   int control; /* its end of the control socket */
   int go;      /* a pipe that gives one byte when its ids are mapped; at its end it is given up */
+  bool has_network;
 };
 
 /* Does not return. What fails is told on the control socket. */

@@ -108,7 +108,7 @@ static void serve(int signals) {
   }
 }
 
-void init_run(int first_control, int score, bool for_zygotes) {
+void init_run(int first_control, int score, bool for_zygotes, bool has_network) {
   /* Descriptors 0 to 3 belong to programs: keep the control socket out of their way. */
   control = fcntl(first_control, F_DUPFD_CLOEXEC, 10);
   int kept_score = fcntl(score, F_DUPFD_CLOEXEC, 10);
@@ -124,7 +124,7 @@ void init_run(int first_control, int score, bool for_zygotes) {
   start_set_up(kept_score);
   exec_set_up(for_zygotes);
   /* All that it starts inherits these, so each program is spared forty calls of its own. */
-  const char *failed = landlock_restrict(for_zygotes, false);
+  const char *failed = landlock_restrict(for_zygotes, has_network);
   if (!failed && !for_zygotes) failed = restrict_capabilities();
   if (!failed && !for_zygotes) failed = restrict_system_calls();
   if (failed) fail(failed);

@@ -6,6 +6,6 @@
 
 /* Supervises the sandbox that this process is the first of, until the control socket ends. `score` is
  * its own /proc/self/oom_score_adj. Both descriptors are below 10. */
-void init_run(int first_control, int score, bool for_zygotes) __attribute__((noreturn));
+void init_run(int first_control, int score, bool for_zygotes, bool has_network) __attribute__((noreturn));
 
 #endif

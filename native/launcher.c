@@ -38,13 +38,16 @@
 
 #include "child.h"
 #include "frames.h"
+#include "network.h"
 #include "owned.h"
 #include "rootfs.h"
 #include "snapshots.h"
+#include "spare.h"
 #include "stage.h"
 
 #define REQUEST_BYTES_MAX 65536
 #define IDS_PER_SANDBOX 65536u
+#define FDS_MAX 4 /* that go with a reply */
 
 enum {
   REQUEST_IMAGE = 1,
@@ -68,7 +71,7 @@ static void reply(uint32_t kind, struct text id, int error, const char *step, co
   put_text(&body, name);
   put_text(&body, step);
   struct iovec part = {.iov_base = body.bytes, .iov_len = body.length};
-  union { char bytes[CMSG_SPACE(2 * sizeof(int))]; struct cmsghdr align; } control = {{0}};
+  union { char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))]; struct cmsghdr align; } control = {{0}};
   struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
   if (count) {
     message.msg_control = control.bytes;
@@ -110,22 +113,13 @@ static const char *map_ids(pid_t pid, uint32_t first_id) {
   return write_to(path, map) ? "write(gid_map)" : NULL;
 }
 
-/* Network namespaces are the dearest part of a sandbox to make, so one is made beforehand, while there
- * is nothing else to do. It belongs to the launcher's user namespace, not to the sandbox's: nobody
- * inside is root of it. The launcher's own is private too, for as an ordinary user it could not return
- * to the host's. */
-static int own_network = -1, spare_network = -1;
-
-static int network_fd(void) { return open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC); }
-
-static void make_spare_network(void) {
-  if (spare_network >= 0 || unshare(CLONE_NEWNET)) return; /* then the sandbox makes its own */
-  spare_network = network_fd();
-  if (setns(own_network, CLONE_NEWNET)) fail("setns(own network)");
-}
-
-static pid_t clone_child(const struct cgroup_entry *entry, int *pidfd) {
-  bool spare = spare_network >= 0 && setns(spare_network, CLONE_NEWNET) == 0;
+/* `furnished`: the spare network was set up for this one, so no other will do. */
+static pid_t clone_child(const struct cgroup_entry *entry, bool furnished, int *pidfd) {
+  bool spare = spare_enter(); /* without one the sandbox makes its own */
+  if (furnished && !spare) {
+    spare_drop();
+    return -1;
+  }
   struct clone_args arguments = {
       .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
                (spare ? 0 : CLONE_NEWNET),
@@ -136,16 +130,12 @@ static pid_t clone_child(const struct cgroup_entry *entry, int *pidfd) {
     arguments.cgroup = (uint64_t)entry->into;
   }
   pid_t pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
-  if (pid == 0 || !spare) return pid;
-  int error = errno;
-  if (setns(own_network, CLONE_NEWNET)) fail("setns(own network)");
-  close(spare_network);
-  spare_network = -1;
-  errno = error;
+  if (pid != 0 && spare) spare_leave();
   return pid;
 }
 
-static const char *start_sandbox(struct owned *owned, uint32_t first_id, int fds[2]) {
+static const char *start_sandbox(struct owned *owned, struct network *network, uint32_t first_id,
+                                 int fds[2]) {
   const struct rootfs *rootfs = &owned->rootfs;
   int sockets[2], go[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets)) return "socketpair";
@@ -159,10 +149,12 @@ static const char *start_sandbox(struct owned *owned, uint32_t first_id, int fds
   fflush(NULL);
   struct cgroup_entry entry;
   const char *failed = owned_open_entry(owned, &entry);
-  pid_t pid = failed ? -1 : clone_child(&entry, &fds[1]);
+  if (!failed) failed = spare_furnish(network);
+  pid_t pid = failed ? -1 : clone_child(&entry, network->mode != NETWORK_NONE, &fds[1]);
   if (pid == 0) {
     close(go[1]);
-    child_run(rootfs, &entry, (struct child){.control = sockets[1], .go = go[0]});
+    struct child child = {.control = sockets[1], .go = go[0], .has_network = network->mode != NETWORK_NONE};
+    child_run(rootfs, &entry, child);
   }
   int error = errno;
   entry_close(&entry);
@@ -202,24 +194,33 @@ static void create(struct fields *fields) {
   uint32_t first_id = field_u32(fields);
   rootfs.first_id = as_root ? first_id : 0;
   struct owned *owned = owned_add(id, fields);
-  int fds[2];
+  int fds[FDS_MAX];
   const char *failed = owned ? owned_make_cgroups(owned, fields) : "sandbox request";
+  struct network network = field_network(fields);
+  if (!failed && fields->bad) {
+    errno = EINVAL;
+    failed = "network request";
+  }
   if (!failed) failed = snapshot_use(&rootfs);
   if (!failed) {
     owned->rootfs = rootfs;
     failed = rootfs_prepare(&owned->rootfs);
   }
-  if (!failed) failed = start_sandbox(owned, first_id, fds);
+  if (!failed) failed = start_sandbox(owned, &network, first_id, fds);
   if (owned) rootfs_close(&owned->rootfs);
   if (failed) {
     int error = errno;
     if (owned) owned_give_up(owned);
+    network_close(&network);
     reply(REPLY_FAILED, id, error, failed, NULL, 0);
     return;
   }
-  reply(REPLY_OK, id, 0, "", fds, 2);
+  memcpy(fds + 2, network.fds, sizeof network.fds);
+  reply(REPLY_OK, id, network.unshaped_error, network.unshaped ? network.unshaped : "", fds,
+        network.mode == NETWORK_PROXY ? 4 : 2);
   close(fds[0]);
   close(fds[1]);
+  network_close(&network);
 }
 
 static void answer_failure(struct text id, const char *failed) {
@@ -346,8 +347,8 @@ static void serve(int host, int signals) {
                                {.fd = signals, .events = POLLIN},
                                {.fd = host, .events = POLLIN}};
     int timeout_ms = owned_sweep(tell_gone, other_ended);
-    int ready = poll(polled, 3, spare_network < 0 ? 0 : timeout_ms);
-    if (ready == 0) make_spare_network();
+    int ready = poll(polled, 3, spare_ready() ? timeout_ms : 0);
+    if (ready == 0) spare_make();
     if (ready <= 0) continue;
     struct signalfd_siginfo caught;
     while (polled[1].revents && read(signals, &caught, sizeof caught) > 0) {
@@ -371,8 +372,8 @@ int main(int argc, char **argv) {
   umask(022);
   hold_low_descriptors();
   enter_own_namespaces();
-  if (unshare(CLONE_NEWNET) || (own_network = network_fd()) < 0) fail("unshare(network)");
-  const char *failed = stage_set_up(argv[3]);
+  const char *failed = spare_set_up();
+  if (!failed) failed = stage_set_up(argv[3]);
   if (failed) fail(failed);
   if ((failed = owned_set_up(argv + 4))) fail(failed);
   if (chdir("/")) fail("chdir");

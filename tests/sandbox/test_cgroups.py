@@ -113,8 +113,8 @@ def test_a_table_without_cgroups_finds_none(text: str) -> None:
     assert Machine({}).detect(text, "") == {}
 
 
-def planned(tree: Hierarchy, *, swap: bool) -> dict[str, str]:
-    made = plan([tree], owner="owner", sandbox="s1", limits=LIMITS, swap=swap)
+def planned(tree: Hierarchy, *, swap: bool, networked: bool = False) -> dict[str, str]:
+    made = plan([tree], owner="owner", sandbox="s1", limits=LIMITS, swap=swap, networked=networked)
     assert made.directories == (str(tree.base / "owner" / "s1"),)
     return {path.removeprefix(f"{made.directories[0]}/"): value for path, value in made.settings}
 
@@ -134,6 +134,8 @@ def test_limits_on_v1() -> None:
     assert next(iter(planned(tree, swap=True))) == "memory.limit_in_bytes", (
         "the kernel wants it first"
     )
+    networked = planned(tree, swap=False, networked=True)
+    assert networked["memory.kmem.tcp.limit_in_bytes"] == str(16 * MIB)
 
 
 def test_limits_on_v2() -> None:

@@ -15,6 +15,7 @@ from tiltyard.core.execution import SandboxSpec
 from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.image import Image, Record, RecordKind
 from tiltyard.sandbox.native.launcher import CreateOrder, Launcher
+from tiltyard.sandbox.native.netns import NetworkKind, NetworkOrder
 from tiltyard.sandbox.native.programs import native_program
 from tiltyard.sandbox.native.provider import NativeProvider, _stage_for
 from tiltyard.sandbox.protocol import FrameReader, FrameType
@@ -98,6 +99,14 @@ async def test_requests_that_are_too_big_or_wrong(tmp_path: Path) -> None:
         for nothing in (launcher.snapshot(1, "none"), launcher.changes("none")):
             with pytest.raises(SandboxRefused, match="sandbox: No such process"):
                 await nothing
+        for bad in (
+            NetworkOrder(kind=NetworkKind.PROXY, port=0),
+            NetworkOrder(kind=NetworkKind.PROXY, port=65_536),
+            NetworkOrder(kind=NetworkKind.NONE, port=1),
+            NetworkOrder(kind=NetworkKind.LOOPBACK, up_bytes_s=1),
+        ):
+            with pytest.raises(SandboxRefused, match="network request: Invalid argument"):
+                await launcher.create(replace(order("net", settings=[]), network=bad))
         with pytest.raises(SandboxRefused, match="image number"):
             await launcher.add_image(99, b"x")
         with pytest.raises(SandboxRefused, match="image description"):

@@ -26,6 +26,8 @@ class Limit(StrEnum):
     INODES = "inodes"
     OUTPUT = "output"
     WALL = "wall"
+    NETWORK = "network"
+    """Bandwidth, each direction for itself."""
 
 
 class Enforcement(StrEnum):
@@ -36,6 +38,8 @@ class Enforcement(StrEnum):
     """Per process only: a tree of processes can exceed it together."""
     TMPFS = "tmpfs"
     SUPERVISOR = "supervisor"
+    QDISC = "qdisc"
+    """A token bucket of the kernel in the sandbox's own network namespace."""
     NONE = "none"
 
 
@@ -50,6 +54,33 @@ class Limits:
     open_files: int = 1024
     disk_bytes: int = 256 * MIB
     inodes: int = 65_536
+
+
+class NetworkMode(StrEnum):
+    """What of a network a sandbox has."""
+
+    NONE = "none"
+    """Not even a loopback."""
+    LOOPBACK = "loopback"
+    """Its own loopback, for programs inside to talk with each other."""
+    ALLOW = "allow"
+    """Besides, a proxy that connects to what the rules name."""
+    OPEN = "open"
+    """Besides, a proxy that connects to every public address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """The network of one sandbox; outward there is only what the proxy connects."""
+
+    mode: NetworkMode = NetworkMode.NONE
+    allow: tuple[str, ...] = ()
+    """Rules of mode `allow`: `example.org`, `*.example.org`, `192.0.2.7`, `10.1.0.0/16`,
+    `[2001:db8::1]`, each for ports 80 and 443, or with a port (`:8080`) or any port (`:*`)."""
+    bandwidth_up_bytes_s: int | None = None
+    """Out of the sandbox; None does not limit it."""
+    bandwidth_down_bytes_s: int | None = None
+    """Into the sandbox; None does not limit it."""
 
 
 class Reason(StrEnum):
@@ -131,6 +162,7 @@ class SandboxSpec:
     limits: Limits = field(default_factory=Limits)
     lifetime_s: float = 24 * 3600.0
     """From its making until the node ends it, whatever has become of whoever asked for it."""
+    network: Network = field(default_factory=Network)
     allow_unenforced: frozenset[Limit] = frozenset()
     """Limits that may go unenforced where this machine cannot hold them. Any other such limit
     makes the sandbox be refused."""

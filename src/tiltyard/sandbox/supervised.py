@@ -22,6 +22,7 @@ from tiltyard.sandbox.hold import Hold
 from tiltyard.sandbox.orders import OUTPUT_BYTES_MAX, WORKSPACE, Order
 from tiltyard.sandbox.processes import Process
 from tiltyard.sandbox.programs import Programs
+from tiltyard.sandbox.network.decisions import Egress
 from tiltyard.sandbox.protocol import (
     CHUNK_BYTES_MAX,
     Entry,
@@ -54,6 +55,7 @@ class Sandbox:
         environment: Mapping[str, str],
         hold: Hold,
         ends_s: float,
+        egress: Egress | None = None,
     ) -> None:
         """`ends_s`: when, on the loop's clock, the node will end it."""
         self.id = id_
@@ -62,6 +64,8 @@ class Sandbox:
         self.enforced = MappingProxyType(dict(enforced))
         self.environment = MappingProxyType(dict(environment))
         """What programs see unless `env` says otherwise."""
+        self.egress = egress
+        """What went out and what was refused; None without a way out."""
         self._supervisor = supervisor
         self._hold = hold
         self._closed = False

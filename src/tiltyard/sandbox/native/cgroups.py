@@ -16,6 +16,9 @@ from tiltyard.sandbox.ending import Usage
 
 PREFIX = "tiltyard-"
 CPU_PERIOD_US = 100_000
+SOCKET_BYTES_MAX = 64 * 1024 * 1024
+"""Enough for a thousand busy connections. All sockets of the machine share some percents of its
+memory, and when those are gone nobody's connections go on."""
 READ_BYTES_MAX = 4096
 """More than any cgroup's table, and what the kernel gives at once."""
 _WANTED = ("memory", "pids", "cpu", "cpuacct")
@@ -109,9 +112,18 @@ class Plan:
 
 
 def plan(
-    hierarchies: Iterable[Hierarchy], *, owner: str, sandbox: str, limits: Limits, swap: bool
+    hierarchies: Iterable[Hierarchy],
+    *,
+    owner: str,
+    sandbox: str,
+    limits: Limits,
+    swap: bool,
+    networked: bool = False,
 ) -> Plan:
-    """Plans a sandbox's directories and limits. `swap` says whether swap is accounted here."""
+    """Plans a sandbox's directories and limits.
+
+    `swap` says whether swap is accounted here, `networked` whether the sandbox has a loopback.
+    """
     directories: list[str] = []
     settings: list[tuple[str, str]] = []
     quota_us = max(1000, round(limits.cpus * CPU_PERIOD_US))
@@ -123,6 +135,10 @@ def plan(
             values["memory.limit_in_bytes"] = str(limits.memory_bytes)
             if swap:
                 values["memory.memsw.limit_in_bytes"] = str(limits.memory_bytes)
+            if networked:
+                # v1 counts what connections hold apart from all else, v2 with it.
+                sockets = min(limits.memory_bytes // 4, SOCKET_BYTES_MAX)
+                values["memory.kmem.tcp.limit_in_bytes"] = str(sockets)
         elif "memory" in tree.controllers:
             values["memory.max"] = str(limits.memory_bytes)
             if swap:

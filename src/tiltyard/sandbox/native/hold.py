@@ -10,6 +10,7 @@ from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.ending import Usage
 from tiltyard.sandbox.native.cgroups import Readings, read_number, read_usage
 from tiltyard.sandbox.native.layers import Layers
+from tiltyard.sandbox.native.outlet import Outlet
 from tiltyard.sandbox.snapshots import Snapshot
 
 DESTROY_TIMEOUT_S = 5.0
@@ -32,6 +33,8 @@ class NativeHold:
         self._gone = gone
         self._files = files
         self._layers = layers
+        self.outlet: Outlet | None = None
+        """Its way out to the network; None without one."""
         gone.add_done_callback(lambda _: self.destroy())  # for one that nobody closes
 
     def read_usage(self, *, reset_peak: bool) -> Usage:
@@ -53,7 +56,9 @@ class NativeHold:
         return await self._layers.changes(self._sandbox_id)
 
     def destroy(self) -> None:
-        """Kills the sandbox with all that runs in it; idempotent."""
+        """Kills the sandbox with all that runs in it, and its connections; idempotent."""
+        if self.outlet is not None:
+            self.outlet.stop()
         pidfd, self._pidfd = self._pidfd, -1
         if pidfd < 0:
             return
@@ -75,3 +80,5 @@ class NativeHold:
                 "gone. The launcher goes on trying.",
                 fix="look for processes of it in uninterruptible sleep.",
             ) from None
+        if self.outlet is not None:
+            await self.outlet.ended()

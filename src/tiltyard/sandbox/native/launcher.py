@@ -9,13 +9,15 @@ import socket
 import struct
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tiltyard.core.errors import SandboxDied, SandboxError, SandboxRefused
+from tiltyard.sandbox.native.netns import Handed, NetworkKind, NetworkOrder
 from tiltyard.sandbox.protocol import text, texts
 
 _REPLY_BYTES_MAX = 4096
+_FDS_MAX = 4
 _REQUEST_BYTES_MAX = 65_536  # the same in native/launcher.c
 _START_TIMEOUT_S = 20.0
 _REQUEST_TIMEOUT_S = 20.0
@@ -44,6 +46,7 @@ class CreateOrder:
     lifetime_s: int
     first_id: int
     """First host id of the sandbox's range; of no effect for an ordinary user."""
+    network: NetworkOrder = field(default_factory=NetworkOrder)
     oom_file: str
     """Where the kernel will count its out-of-memory kills; empty when nowhere."""
     directories: Sequence[str]
@@ -70,6 +73,7 @@ class CreateOrder:
                 texts(self.directories),
                 texts(paths),
                 texts(values),
+                self.network.encode(),
             )
         )
 
@@ -91,10 +95,10 @@ class Reply:
             return
         raise SandboxRefused(f"{what}: {self.step}: {os.strerror(self.errno)}.", fix=_DOCTOR)
 
-    def both_fds(self) -> tuple[int, int]:
+    def all_fds(self, count: int) -> tuple[int, ...]:
         """What comes with a new sandbox. Raises `SandboxError` when it did not get through."""
-        if len(self.fds) == 2:
-            return self.fds[0], self.fds[1]
+        if len(self.fds) == count:
+            return self.fds
         self.drop()
         raise SandboxError(
             f"sandbox {self.id} was lost: this process may open no more descriptors.",
@@ -109,13 +113,15 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A new sandbox. Both descriptors belong to whoever gets it."""
+    """A new sandbox. All descriptors belong to whoever gets it."""
 
     control: socket.socket
     pidfd: int
     gone: "asyncio.Future[int]"
     """Done when it is reaped and its cgroups are removed, with the number of its processes that the
     kernel had killed for want of memory; also done, with 0, when the launcher has ended."""
+    handed: Handed | None
+    """Of one that has a proxy."""
 
 
 class Launcher:
@@ -192,11 +198,16 @@ class Launcher:
         try:
             reply = await self._ask(order.id, order.encode(), None)
             reply.check(f"sandbox {order.id} cannot be made")
-            control, pidfd = reply.both_fds()
+            proxied = order.network.kind is NetworkKind.PROXY
+            control, pidfd, *more = reply.all_fds(4 if proxied else 2)
         except BaseException:
             self._gone.pop(order.id, None)
             raise
-        return Made(control=socket.socket(fileno=control), pidfd=pidfd, gone=gone)
+        handed = None
+        if more:
+            listener, netlink = (socket.socket(fileno=fd) for fd in more)
+            handed = Handed(listener=listener, netlink=netlink, errno=reply.errno, call=reply.step)
+        return Made(control=socket.socket(fileno=control), pidfd=pidfd, gone=gone, handed=handed)
 
     async def snapshot(self, number: int, sandbox_id: str) -> None:
         """Copies a sandbox's layer into snapshot `number`. Raises `SandboxError`."""
@@ -338,7 +349,7 @@ def _receive(requests: socket.socket) -> tuple[bytes, list[int]]:
     """One message. `socket.recv_fds` of Python 3.11 drops its flags, and the descriptors would be
     inherited by programs that this process starts."""
     fds = array.array("i")
-    room = socket.CMSG_SPACE(2 * fds.itemsize)
+    room = socket.CMSG_SPACE(_FDS_MAX * fds.itemsize)
     data, ancillary, _, _ = requests.recvmsg(_REPLY_BYTES_MAX, room, socket.MSG_CMSG_CLOEXEC)
     for level, kind, raw in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):

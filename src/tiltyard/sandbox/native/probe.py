@@ -8,7 +8,15 @@ import os
 import platform
 
 from tiltyard.core.errors import SandboxError, TiltyardError
-from tiltyard.core.execution import Enforcement, ExecResult, Limit, SandboxSpec
+from tiltyard.core.execution import (
+    MIB,
+    Enforcement,
+    ExecResult,
+    Limit,
+    Network,
+    NetworkMode,
+    SandboxSpec,
+)
 from tiltyard.sandbox.capabilities import CapabilityReport, Finding, Health
 from tiltyard.sandbox.native.landlock import SCOPE_VERSION, landlock_version
 from tiltyard.sandbox.native.programs import native_program
@@ -61,7 +69,10 @@ async def probe() -> CapabilityReport:
                 result = await sandbox.run(["sh", "-c", _INSIDE], timeout_s=TRY_TIMEOUT_S)
             finally:
                 await sandbox.close()
-        findings += [_rung(isolation), *_inside(result)]
+            network = await _network(provider)
+        findings += [_rung(isolation), *_inside(result), *network]
+        if any(finding.health is not Health.OK for finding in network):
+            enforced[Limit.NETWORK] = Enforcement.NONE
     except (SandboxError, TimeoutError, OSError) as error:
         said = error.message if isinstance(error, TiltyardError) else str(error)
         fix = next((fix for call, fix in _CALL_FIXES.items() if call in said), "see the message.")
@@ -70,6 +81,34 @@ async def probe() -> CapabilityReport:
         )
         isolation = ""
     return CapabilityReport(findings=tuple(findings), isolation=isolation, enforced=enforced)
+
+
+async def _network(provider: NativeProvider) -> list[Finding]:
+    """Whether a sandbox can have a way out, and a limit on it. Most sandboxes want neither."""
+    wanted = Network(mode=NetworkMode.OPEN, bandwidth_up_bytes_s=MIB, bandwidth_down_bytes_s=MIB)
+    spec = SandboxSpec(network=wanted, allow_unenforced=frozenset(Limit))
+    try:
+        sandbox = await provider.create(spec)
+    except SandboxError as error:
+        return [
+            Finding(
+                feature="network proxy",
+                health=Health.WEAK,
+                detail=f"only the network mode none works: {error.message}",
+                fix="see the message; a container may show /proc/sys read-only.",
+            )
+        ]
+    held = sandbox.enforced[Limit.NETWORK] is Enforcement.QDISC
+    await sandbox.close()
+    return [
+        Finding(feature="network proxy", health=Health.OK, detail="listens inside a sandbox"),
+        Finding(
+            feature="network bandwidth",
+            health=Health.OK if held else Health.WEAK,
+            detail="held by htb, each way" if held else "this kernel holds no limit of it",
+            fix="" if held else "load them: `modprobe sch_htb cls_bpf`.",
+        ),
+    ]
 
 
 def _kernel() -> Finding:

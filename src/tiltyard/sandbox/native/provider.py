@@ -11,14 +11,27 @@ from types import TracebackType
 from typing import Self
 
 from tiltyard.core.errors import SandboxError, SandboxRefused
-from tiltyard.core.execution import MIB, Enforcement, Limit, Limits, SandboxSpec
+from tiltyard.core.execution import (
+    MIB,
+    Enforcement,
+    Limit,
+    Limits,
+    NetworkMode,
+    SandboxSpec,
+)
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.hold import NativeHold
 from tiltyard.sandbox.native.image import ENVIRONMENT_HOME, PACKAGES_HOME, Image, host_image
 from tiltyard.sandbox.native.launcher import CreateOrder, Launcher, Made
 from tiltyard.sandbox.native.layers import Layers
+from tiltyard.sandbox.native.netns import order_of
+from tiltyard.sandbox.native.outlet import Outlet, check_bandwidth
 from tiltyard.sandbox.native.programs import native_program
+from tiltyard.sandbox.network.proxy import Proxies
+from tiltyard.sandbox.network.resolver import Resolver, SystemResolver
+from tiltyard.sandbox.network.rules import Rules, rules_of
+from tiltyard.sandbox.network.variables import proxy_variables
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.supervisor import Supervisor
 from tiltyard.sandbox.zygotes import Interpreter
@@ -50,8 +63,9 @@ share an id; it starts at the pid, so that those of other processes are elsewher
 class NativeProvider:
     """Makes sandboxes on this machine. Use with `async with`; its end ends every sandbox."""
 
-    def __init__(self, *, image: Image | None = None) -> None:
-        """`image` None shows this machine (`host_image`)."""
+    def __init__(self, *, image: Image | None = None, resolver: Resolver | None = None) -> None:
+        """`image` None shows this machine (`host_image`); `resolver` None asks as its programs do,
+        and belongs to the provider."""
         self._image = image
         self._launcher: Launcher | None = None
         self._layers: Layers | None = None
@@ -59,6 +73,7 @@ class NativeProvider:
         self._ids = itertools.count(1)
         self._swept_s = 0.0
         self._connected: set[Supervisor] = set()
+        self._proxies = Proxies(SystemResolver() if resolver is None else resolver)
         self._owner = ""
         self.isolation = "root" if os.geteuid() == 0 else "user-namespace"
         """The rung of the ladder that is in force. There is no silent lower one."""
@@ -82,13 +97,18 @@ class NativeProvider:
         self._owner = f"{cgroups.PREFIX}{os.getpid()}-{own_start}-{next(_launchers)}"
         self._hierarchies = usable_hierarchies()
         await self._sweep()
-        self.enforced = cgroups.enforcement(self._hierarchies)
+        self.enforced = {
+            **cgroups.enforcement(self._hierarchies),
+            # Whether the kernel has it is seen when it is used: see `check_bandwidth`.
+            Limit.NETWORK: Enforcement.QDISC,
+        }
         self._enable(tree.base for tree in self._hierarchies)
         self._launcher = await Launcher.start(
             launcher=native_program("tiltyard-launcher"),
             stage=_stage_for(image),
             cgroups=[str(tree.base / self._owner) for tree in self._hierarchies],
         )
+        await self._proxies.open()
         try:
             self._enable(tree.base / self._owner for tree in self._hierarchies)
             await self._launcher.add_image(0, image.description())
@@ -117,6 +137,7 @@ class NativeProvider:
         # Its sandboxes are dead; nobody need have closed them for their sockets to go.
         for supervisor in tuple(self._connected):
             await supervisor.disconnect()
+        await self._proxies.aclose()
         # The launcher removes its cgroups itself, unless it was killed. Then its sandboxes are
         # dying, and the kernel keeps a cgroup until the last process is gone.
         for _ in range(REMOVE_TRIES_MAX):
@@ -153,7 +174,8 @@ class NativeProvider:
         launcher, image, layers = self._launcher, self._image, self._layers
         if launcher is None or image is None or layers is None:
             raise SandboxError("the provider is not open.", fix="use it with `async with`.")
-        self._check(spec, image)
+        rules = rules_of(spec.network)
+        self._check(spec, image, for_zygotes=for_zygotes)
         if asyncio.get_running_loop().time() - self._swept_s > SWEEP_EVERY_S:
             await self._sweep()
         number = next(self._ids)
@@ -164,6 +186,7 @@ class NativeProvider:
             sandbox=id_,
             limits=spec.limits,
             swap=_swap_is_accounted(self._hierarchies),
+            networked=spec.network.mode is not NetworkMode.NONE,
         )
         files = cgroups.readings(self._hierarchies, owner=self._owner, sandbox=id_)
         ends_s = asyncio.get_running_loop().time() + spec.lifetime_s
@@ -178,27 +201,53 @@ class NativeProvider:
                 writable=spec.writable,
                 lifetime_s=math.ceil(spec.lifetime_s),
                 first_id=FIRST_HOST_ID + next(_ranges) % ID_RANGES * IDS_PER_SANDBOX,
+                network=order_of(spec.network),
                 oom_file=files.oom,
                 directories=plan.directories,
                 settings=plan.settings,
             )
         )
         hold = NativeHold(id_, pidfd=made.pidfd, gone=made.gone, files=files, layers=layers)
-        supervisor = await _connected(id_, made, hold)
+        supervisor = await self._complete(id_, made, hold, spec, rules)
         self._connected.add(supervisor)
         supervisor.lost.add_done_callback(lambda _: self._connected.discard(supervisor))
+        outlet = hold.outlet
         return Sandbox(
             id_=id_,
             spec=spec,
             supervisor=supervisor,
             isolation=self.isolation,
-            enforced=self.enforced,
-            environment=image.environment,
+            enforced={**self.enforced, **(outlet.enforced if outlet else {})},
+            environment={**image.environment, **(proxy_variables() if outlet else {})},
             hold=hold,
             ends_s=ends_s,
+            egress=outlet,
         )
 
-    def _check(self, spec: SandboxSpec, image: Image) -> None:
+    async def _complete(
+        self, id_: SandboxId, made: Made, hold: NativeHold, spec: SandboxSpec, rules: Rules
+    ) -> Supervisor:
+        """Waits until the sandbox is complete. Raises `SandboxError`, with nothing left behind."""
+        supervisor = Supervisor(id_)
+        try:
+            loop = asyncio.get_running_loop()
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                if made.handed is not None:
+                    hold.outlet = Outlet(id_, made.handed, proxies=self._proxies, rules=rules)
+                    await check_bandwidth(hold.outlet, spec, id_)
+                await loop.create_unix_connection(lambda: supervisor, sock=made.control)
+                await supervisor.ready()
+        except BaseException as error:
+            # Killed at once; whoever is cancelled does not wait for the rest: the launcher does it.
+            hold.destroy()
+            supervisor.abort()
+            made.control.close()
+            if isinstance(error, TimeoutError):
+                raise SandboxError(f"sandbox {id_} did not become ready.") from None
+            raise
+        return supervisor
+
+    def _check(self, spec: SandboxSpec, image: Image, *, for_zygotes: bool) -> None:
         if spec.image != image.name:
             raise SandboxRefused(f"unknown image {spec.image!r}.", fix=f"use {image.name!r}.")
         if spec.writable and self.isolation != "root":
@@ -215,6 +264,12 @@ class NativeProvider:
         problem = _problem_with(spec.limits)
         if problem:
             raise SandboxRefused(f"a limit cannot be held: {problem}.", fix="correct it.")
+        if for_zygotes and spec.network.mode is not NetworkMode.NONE:
+            # One run after another has the same network namespace, where a run could leave things.
+            raise SandboxRefused(
+                f"kept interpreters have no network, and the spec wants {spec.network.mode}.",
+                fix="use the mode `none` for them, or run the program in a sandbox.",
+            )
         missing = sorted(
             limit
             for limit, by in self.enforced.items()
@@ -225,25 +280,6 @@ class NativeProvider:
                 f"this machine cannot enforce: {', '.join(missing)} (no cgroup to write to).",
                 fix="run as root or in a delegated cgroup, or list them in `allow_unenforced`.",
             )
-
-
-async def _connected(id_: SandboxId, made: Made, hold: NativeHold) -> Supervisor:
-    """Waits until the sandbox is complete. Raises `SandboxError`, with nothing left behind."""
-    supervisor = Supervisor(id_)
-    try:
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(READY_TIMEOUT_S):
-            await loop.create_unix_connection(lambda: supervisor, sock=made.control)
-            await supervisor.ready()
-    except BaseException as error:
-        # Killed at once; whoever is cancelled does not wait for the rest, which the launcher does.
-        hold.destroy()
-        supervisor.abort()
-        made.control.close()
-        if isinstance(error, TimeoutError):
-            raise SandboxError(f"sandbox {id_} did not become ready.") from None
-        raise
-    return supervisor
 
 
 def _problem_with(limits: Limits) -> str:
