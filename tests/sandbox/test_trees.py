@@ -57,7 +57,7 @@ def snapshot(root: Path) -> dict[bytes, tuple[Content, int, int]]:
             elif stat.S_ISREG(about.st_mode):
                 content = Path(os.fsdecode(path)).read_bytes()
             mtime_s = int(about.st_mtime) if isinstance(content, bytes) else 0
-            found[os.path.relpath(path, top)] = (content, stat.S_IMODE(about.st_mode), mtime_s)
+            found[os.path.relpath(path, top)] = (content, about.st_mode & 0o755, mtime_s)
     return found
 
 
@@ -243,7 +243,7 @@ async def test_modes_out_of_a_sandbox(sandbox: Sandbox, tmp_path: Path) -> None:
     stream.seek(0)
     with tarfile.open(fileobj=stream) as archive:
         modes = {entry.name: (entry.mode, entry.uid, entry.uname) for entry in archive}
-    assert modes == {"f": (0o777, 0, ""), "g": (0, 0, ""), "d": (0o755, 0, "")}
+    assert modes == {"f": (0o755, 0, ""), "g": (0, 0, ""), "d": (0o755, 0, "")}
     await sandbox.files.download("t", tmp_path / "out")
     assert stat.S_IMODE((tmp_path / "out/f").stat().st_mode) & 0o7022 == 0
     assert (tmp_path / "out/g").read_bytes() == b""

@@ -180,8 +180,10 @@ class DirectorySink:
 
 
 class TarSink:
-    """An uncompressed pax archive, with what any unpacker may be trusted with: no owners, no odd
-    modes, no entry that `TreeCheck` refused."""
+    """An uncompressed pax archive with what any unpacker may be trusted with.
+
+    No owners, no odd modes, no entry that `TreeCheck` refused.
+    """
 
     def __init__(self, stream: BinaryIO, check: TreeCheck) -> None:
         self._stream = stream
@@ -195,7 +197,7 @@ class TarSink:
     def begin(self, head: Head) -> None:
         self._path = head.path
         entry = tarfile.TarInfo(head.path)
-        entry.mode = head.mode & 0o777
+        entry.mode = head.mode & 0o755
         entry.mtime = min(max(head.mtime_s, 0), MTIME_S_MAX)
         entry.size = head.size_bytes
         if head.kind is RecordKind.DIRECTORY:
