@@ -11,11 +11,11 @@ import errno
 import os
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 from tiltyard.core.errors import SandboxFileError, TreeError
 from tiltyard.core.execution import MIB
@@ -39,6 +39,7 @@ from tiltyard.sandbox.file_frames import (
     parse_removed,
     parse_status,
 )
+from tiltyard.sandbox.offloop import in_thread
 from tiltyard.sandbox.protocol import CHUNK_BYTES_MAX, Frame, FrameType, ProtocolError, text
 from tiltyard.sandbox.supervisor import Supervisor
 from tiltyard.sandbox.tree_check import TreeCheck
@@ -52,7 +53,6 @@ REMOVE_TIMEOUT_S = 60.0
 TREE_LIMITS = TreeLimits()
 _OFFSET_MAX = 2**62
 """Far past any file, and a chunk more is still an offset to the kernel."""
-_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True)
@@ -81,6 +81,24 @@ class Files:
         self._check_open = check_open
         self._free = set(range(CURSORS_MAX))
         self._cursors = asyncio.Semaphore(CURSORS_MAX)
+        self._stills = 0
+        self._may_ask = asyncio.Event()
+        self._may_ask.set()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Holds requests back, also the next slices of those that go on, until it is left.
+
+        What was asked before is done when the supervisor answers anything that is asked after.
+        """
+        self._stills += 1
+        self._may_ask.clear()
+        try:
+            yield
+        finally:
+            self._stills -= 1
+            if not self._stills:
+                self._may_ask.set()
 
     async def write(self, path: str, content: bytes | str, *, mode: int = 0o644) -> None:
         """Writes a regular file, in place or new, with the directories above it.
@@ -316,6 +334,7 @@ class Files:
     async def _ask(
         self, type_: FrameType, body: bytes, path: str, *, name: str = "", tree: str = ""
     ) -> Frame:
+        await self._may_ask.wait()
         self._check_open()
         reply = await self._supervisor.request(type_, body)
         if reply.type is not FrameType.ERROR:
@@ -348,19 +367,6 @@ class Files:
         if not path or "\0" in path or raw is None or len(raw) > PATH_BYTES_MAX:
             raise SandboxFileError(f"sandbox {self._id}: {path[:200]!r} is not a path", path=path)
         return whole
-
-
-async def in_thread(work: Callable[[], _Result]) -> _Result:
-    """Does file work of the host off the event loop; when cancelled, waits for its end first."""
-    done = asyncio.get_running_loop().run_in_executor(None, work)
-    try:
-        return await asyncio.shield(done)
-    except asyncio.CancelledError:
-        while not done.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait((done,))
-        done.exception()
-        raise
 
 
 def _permissions(mode: int) -> int:

@@ -280,12 +280,13 @@ class Sandbox:
 
     @asynccontextmanager
     async def _paused(self) -> AsyncIterator[None]:
-        await self._supervisor.request(FrameType.PAUSE, b"")
-        try:
-            yield
-        finally:
-            with suppress(SandboxDied):  # then there is nothing to go on
-                await asyncio.shield(self._supervisor.request(FrameType.RESUME, b""))
+        with self.files.still():
+            await self._supervisor.request(FrameType.PAUSE, b"")
+            try:
+                yield
+            finally:
+                with suppress(SandboxDied):  # then there is nothing to go on
+                    await asyncio.shield(self._supervisor.request(FrameType.RESUME, b""))
 
     async def close(self) -> None:
         """Destroys the sandbox, and waits until nothing of it is left; idempotent.
