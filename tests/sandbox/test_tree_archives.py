@@ -141,7 +141,7 @@ def test_headers_upon_headers() -> None:
         list(records(io.BytesIO((one + b"10 a=bcde\n".ljust(512, b"\0")) * 1500)))
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_no_bytes_break_the_reading_of_an_archive(draw: st.DataObject) -> None:
     whole = bytearray(archive((member("d/f"), b"abc"), (member("g" * 120), b"x" * 600)).getvalue())

@@ -14,6 +14,7 @@ from tiltyard.sandbox.supervised import Sandbox
 pytestmark = pytest.mark.sandbox
 
 
+@pytest.mark.slow
 async def test_a_tree_that_a_fork_shares(
     provider: NativeProvider, sandbox: Sandbox, tmp_path: Path
 ) -> None:
@@ -46,6 +47,7 @@ async def test_requests_wait_while_files_stand_still(sandbox: Sandbox) -> None:
     assert await sandbox.read("f") == b"x"
 
 
+@pytest.mark.slow
 async def test_a_snapshot_in_the_middle_of_an_upload(
     provider: NativeProvider, sandbox: Sandbox, tmp_path: Path
 ) -> None:
