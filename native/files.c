@@ -1,127 +1,63 @@
-/* See files.h.
- *
- * The host never opens a path of the sandbox; this does, and trusts no path either: every open goes
- * through openat2 with RESOLVE_IN_ROOT (no `..` or absolute link leads out) and NO_MAGICLINKS (no
- * /proc/<pid>/fd, root, cwd), never blocks on a FIFO, and accepts regular files on real file systems
- * only, so that neither a device nor the supervisor's own /proc entries can be read through it.
- */
+/* Requests about one file or directory, each answered at once. How paths are held inside the sandbox
+ * is in inside.c; what may take long is in cursors.c and plant.c. */
 #include "files.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
-#include <linux/openat2.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
-#define ENTRIES_BYTES_MAX (512u * 1024u)
-#define PATH_BYTES_MAX 4096u
-#define SYSFS 0x62656572
+#include "cursors.h"
+#include "inside.h"
 
-static void answer_error(struct outbox *outbox, uint32_t id, int error, const char *call) {
-  struct body body = {.length = 0};
-  put_u32(&body, (uint32_t)error);
-  put_text(&body, call);
-  outbox_frame(outbox, FRAME_ERROR, 0, id, body.bytes, body.length);
-}
-
-static int open_inside(const char *path, uint64_t flags, mode_t mode) {
-  /* openat2 refuses O_PATH together with flags that only matter to an opened file. */
-  uint64_t always = flags & O_PATH ? O_CLOEXEC : O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-  struct open_how how = {.flags = flags | always,
-                         .mode = flags & O_CREAT ? mode : 0,
-                         .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+bool files_set_up(void) {
   int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (root < 0) return -1;
-  int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
-  int error = errno;
-  close(root);
-  errno = error;
-  return fd;
+  if (root < 0) return false;
+  inside_set_up(root);
+  umask(0); /* modes are what the host asked for; programs get an umask of their own */
+  return true;
 }
 
-/* Opens a regular file of a real file system. `call` says what failed. */
-static int open_regular(const char *path, uint64_t flags, mode_t mode, const char **call) {
-  struct stat about;
-  struct statfs on;
-  int fd = open_inside(path, flags, mode);
-  *call = "open";
-  if (fd < 0) return -1;
-  if (fstat(fd, &about) || fstatfs(fd, &on) || !S_ISREG(about.st_mode) ||
-      on.f_type == PROC_SUPER_MAGIC || on.f_type == SYSFS) {
-    close(fd);
-    *call = "not a regular file";
-    errno = EINVAL;
+static void answer(struct outbox *outbox, uint32_t id, bool done, const char *call) {
+  if (done)
+    outbox_frame(outbox, FRAME_DONE, 0, id, NULL, 0);
+  else
+    answer_error(outbox, id, errno, call, NULL);
+}
+
+/* Closes, and leaves errno as it was. */
+static void drop(int fd) {
+  int error = errno;
+  if (fd >= 0) close(fd);
+  errno = error;
+}
+
+/* Made only after it was not found: the kernel may refuse O_CREAT on a file of another user in a
+ * directory like /tmp (protected_regular), even to root. */
+static int open_to_write(const char *path, uint64_t flags, mode_t mode, const char **call) {
+  int fd = inside_open_regular(path, O_WRONLY | flags, 0, call);
+  if (fd >= 0 || errno != ENOENT) return fd;
+  if (inside_make_parents(path)) {
+    *call = "mkdir";
     return -1;
   }
-  return fd;
+  return inside_open_regular(path, O_WRONLY | O_CREAT | flags, mode, call);
 }
 
-/* Makes the directories above `path`, each resolved inside the root. */
-static int make_parents(char *path) {
-  for (char *slash = path; (slash = strchr(slash + 1, '/'));) {
-    *slash = 0;
-    int fd = *path ? open_inside(path, O_PATH | O_DIRECTORY, 0) : -1;
-    if (fd < 0 && errno == ENOENT && *path) {
-      char *last = strrchr(path, '/');
-      int above;
-      if (last && last != path) {
-        *last = 0;
-        above = open_inside(path, O_PATH | O_DIRECTORY, 0);
-        *last = '/';
-      } else {
-        above = open_inside("/", O_PATH | O_DIRECTORY, 0);
-      }
-      const char *name = last ? last + 1 : path;
-      int made = above < 0 ? -1 : mkdirat(above, name, 0755);
-      int error = errno;
-      if (above >= 0) close(above);
-      errno = error;
-      if (made && errno != EEXIST) {
-        *slash = '/';
-        return -1;
-      }
-    } else if (fd >= 0) {
-      close(fd);
-    }
-    *slash = '/';
-  }
-  return 0;
-}
-
-static char *field_path(struct fields *fields) {
-  struct text text = field_text(fields);
-  if (fields->bad || text.length == 0 || text.length >= PATH_BYTES_MAX) {
-    fields->bad = true;
-    return NULL;
-  }
-  char *path = text_copy(text);
-  if (!path) fields->bad = true;
-  return path;
-}
-
-void file_write(struct outbox *outbox, const struct frame *frame) {
+static void file_write(struct outbox *outbox, const struct frame *frame) {
   struct fields fields = fields_of(frame);
+  char path[PATH_BYTES_MAX];
   uint32_t mode = field_u32(&fields), append = field_u32(&fields);
-  char *path = field_path(&fields);
+  field_path(&fields, path);
   struct text bytes = field_text(&fields);
-  const char *call = "write";
+  const char *call = "path";
   int fd = -1;
-  if (fields.bad) {
-    errno = EINVAL;
-    call = "path";
-  } else if (make_parents(path)) {
-    call = "mkdir";
-  } else {
-    /* Truncated only after it is known to be regular. */
-    fd = open_regular(path, O_WRONLY | O_CREAT | (append ? O_APPEND : 0), mode & 0777, &call);
-  }
+  errno = EINVAL;
+  if (!fields.bad) fd = open_to_write(path, append ? O_APPEND : 0, mode, &call);
   bool done = fd >= 0;
+  /* Truncated only after it is known to be regular. */
   if (done && !append && (ftruncate(fd, 0) || fchmod(fd, mode & 0777))) {
     done = false;
     call = "truncate";
@@ -135,27 +71,21 @@ void file_write(struct outbox *outbox, const struct frame *frame) {
       at += (uint32_t)wrote;
     }
   }
-  if (done)
-    outbox_frame(outbox, FRAME_DONE, 0, frame->id, NULL, 0);
-  else
-    answer_error(outbox, frame->id, errno, call);
-  if (fd >= 0) close(fd);
-  free(path);
+  answer(outbox, frame->id, done, call);
+  drop(fd);
 }
 
-void file_read(struct outbox *outbox, const struct frame *frame) {
+static void file_read(struct outbox *outbox, const struct frame *frame) {
   struct fields fields = fields_of(frame);
+  char path[PATH_BYTES_MAX];
   uint64_t offset = field_u64(&fields);
   uint32_t wanted = field_u32(&fields);
-  char *path = field_path(&fields);
   const char *call = "path";
   int fd = -1;
   uint8_t *bytes = NULL;
   if (wanted > CHUNK_BYTES_MAX) wanted = CHUNK_BYTES_MAX;
-  if (fields.bad)
-    errno = EINVAL;
-  else
-    fd = open_regular(path, O_RDONLY, 0, &call);
+  errno = EINVAL;
+  if (field_path(&fields, path)) fd = inside_open_regular(path, O_RDONLY, 0, &call);
   ssize_t got = -1;
   if (fd >= 0) {
     call = "read";
@@ -168,58 +98,138 @@ void file_read(struct outbox *outbox, const struct frame *frame) {
     put_u32(&body, (uint32_t)got);
     outbox_frame2(outbox, FRAME_BYTES, 0, frame->id, body.bytes, body.length, bytes, (size_t)got);
   } else {
-    answer_error(outbox, frame->id, errno, call);
+    answer_error(outbox, frame->id, errno, call, NULL);
   }
-  if (fd >= 0) close(fd);
+  drop(fd);
   free(bytes);
-  free(path);
 }
 
-/* Adds one entry; false when it does not fit. */
-static bool add_entry(uint8_t *list, size_t *used, int directory, const char *name) {
-  struct stat about;
-  size_t length = strlen(name);
-  if (*used + 16 + length > ENTRIES_BYTES_MAX) return false;
-  if (fstatat(directory, name, &about, AT_SYMLINK_NOFOLLOW)) memset(&about, 0, sizeof about);
-  struct body body = {.length = 0};
-  put_u32(&body, about.st_mode);
-  put_u64(&body, (uint64_t)about.st_size);
-  put_u32(&body, (uint32_t)length);
-  memcpy(list + *used, body.bytes, body.length);
-  memcpy(list + *used + body.length, name, length);
-  *used += body.length + length;
-  return true;
-}
-
-void file_list(struct outbox *outbox, const struct frame *frame) {
+static void file_stat(struct outbox *outbox, const struct frame *frame) {
   struct fields fields = fields_of(frame);
-  char *path = field_path(&fields);
-  uint32_t count = 0, cut = 0;
-  size_t used = 0;
-  DIR *directory = NULL;
-  uint8_t *list = malloc(ENTRIES_BYTES_MAX);
-  if (fields.bad)
-    errno = EINVAL;
-  else if (list) {
-    int fd = open_inside(path, O_RDONLY | O_DIRECTORY, 0);
-    if (fd >= 0 && !(directory = fdopendir(fd))) close(fd);
+  char path[PATH_BYTES_MAX], target[PATH_BYTES_MAX];
+  uint32_t follow = field_u32(&fields);
+  const char *call = "path";
+  struct stat about;
+  ssize_t length = 0;
+  int fd = -1;
+  errno = EINVAL;
+  if (field_path(&fields, path)) {
+    call = "stat";
+    fd = inside_open(path, O_PATH | (follow ? 0 : O_NOFOLLOW), 0);
   }
-  if (!directory) {
-    answer_error(outbox, frame->id, errno, "list");
+  bool done = fd >= 0 && !fstat(fd, &about);
+  if (done && S_ISLNK(about.st_mode)) done = (length = readlinkat(fd, "", target, sizeof target)) >= 0;
+  if (!done) {
+    answer_error(outbox, frame->id, errno, call, NULL);
   } else {
-    for (struct dirent *entry; !cut && (entry = readdir(directory));) {
-      if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-      if (add_entry(list, &used, dirfd(directory), entry->d_name))
-        count++;
-      else
-        cut = 1;
-    }
     struct body body = {.length = 0};
-    put_u32(&body, cut);
-    put_u32(&body, count);
-    outbox_frame2(outbox, FRAME_ENTRIES, 0, frame->id, body.bytes, body.length, list, used);
-    closedir(directory);
+    put_u32(&body, about.st_mode);
+    put_u32(&body, about.st_uid);
+    put_u32(&body, about.st_gid);
+    put_u32(&body, (uint32_t)about.st_nlink);
+    put_u64(&body, (uint64_t)about.st_size);
+    put_u64(&body, (uint64_t)about.st_mtim.tv_sec);
+    put_u32(&body, (uint32_t)about.st_mtim.tv_nsec);
+    put_u32(&body, (uint32_t)length);
+    outbox_frame2(outbox, FRAME_STATUS, 0, frame->id, body.bytes, body.length, target,
+                  (size_t)length);
   }
-  free(list);
-  free(path);
+  drop(fd);
+}
+
+/* An existing directory is as good as a new one, unless it had to be new. */
+static bool make_directory(const char *path, mode_t mode, bool parents) {
+  const char *name;
+  if (parents && inside_make_parents(path)) return false;
+  int above = inside_open_parent(path, &name);
+  bool done = above >= 0 && mkdirat(above, name, mode & 0777) == 0;
+  drop(above);
+  if (done || !parents || (errno != EEXIST && errno != EINVAL)) return done;
+  int existing = inside_open(path, O_PATH | O_DIRECTORY, 0);
+  drop(existing);
+  return existing >= 0;
+}
+
+static void file_mkdir(struct outbox *outbox, const struct frame *frame) {
+  struct fields fields = fields_of(frame);
+  char path[PATH_BYTES_MAX];
+  uint32_t mode = field_u32(&fields), parents = field_u32(&fields);
+  errno = EINVAL;
+  bool good = field_path(&fields, path);
+  answer(outbox, frame->id, good && make_directory(path, mode, parents), good ? "mkdir" : "path");
+}
+
+static void file_rename(struct outbox *outbox, const struct frame *frame) {
+  struct fields fields = fields_of(frame);
+  char from[PATH_BYTES_MAX], to[PATH_BYTES_MAX];
+  uint32_t replace = field_u32(&fields);
+  const char *name, *new_name, *call = "path";
+  int directory = -1, new_directory = -1;
+  bool done = false;
+  errno = EINVAL;
+  if (field_path(&fields, from) && field_path(&fields, to)) {
+    call = "rename";
+    directory = inside_open_parent(from, &name);
+    if (directory >= 0) new_directory = inside_open_parent(to, &new_name);
+    done = new_directory >= 0 && !renameat2(directory, name, new_directory, new_name,
+                                            replace ? 0 : RENAME_NOREPLACE);
+  }
+  answer(outbox, frame->id, done, call);
+  drop(directory);
+  drop(new_directory);
+}
+
+static void file_chmod(struct outbox *outbox, const struct frame *frame) {
+  struct fields fields = fields_of(frame);
+  char path[PATH_BYTES_MAX];
+  uint32_t mode = field_u32(&fields);
+  const char *call = "path";
+  struct stat about;
+  int fd = -1;
+  bool done = false;
+  errno = EINVAL;
+  if (field_path(&fields, path)) {
+    call = "open";
+    fd = inside_open(path, O_RDONLY, 0);
+  }
+  if (fd >= 0) {
+    call = "not a file or directory";
+    errno = EINVAL;
+    if (!fstat(fd, &about) && (S_ISREG(about.st_mode) || S_ISDIR(about.st_mode)) && !is_unreal(fd)) {
+      call = "chmod";
+      done = fchmod(fd, mode & 0777) == 0;
+    }
+  }
+  answer(outbox, frame->id, done, call);
+  drop(fd);
+}
+
+static void file_symlink(struct outbox *outbox, const struct frame *frame) {
+  struct fields fields = fields_of(frame);
+  char path[PATH_BYTES_MAX], *target = text_copy(field_text(&fields));
+  const char *name, *call = "path";
+  int above = -1;
+  bool done = false;
+  errno = EINVAL;
+  if (field_path(&fields, path) && target) {
+    call = "symlink";
+    above = inside_open_parent(path, &name);
+    done = above >= 0 && symlinkat(target, above, name) == 0;
+  }
+  answer(outbox, frame->id, done, call);
+  drop(above);
+  free(target);
+}
+
+bool files_answer(struct outbox *outbox, const struct frame *frame) {
+  switch (frame->type) {
+    case FRAME_WRITE: file_write(outbox, frame); return true;
+    case FRAME_READ: file_read(outbox, frame); return true;
+    case FRAME_STAT: file_stat(outbox, frame); return true;
+    case FRAME_MKDIR: file_mkdir(outbox, frame); return true;
+    case FRAME_RENAME: file_rename(outbox, frame); return true;
+    case FRAME_CHMOD: file_chmod(outbox, frame); return true;
+    case FRAME_SYMLINK: file_symlink(outbox, frame); return true;
+    default: return cursors_answer(outbox, frame);
+  }
 }

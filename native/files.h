@@ -4,8 +4,9 @@
 
 #include "frames.h"
 
-void file_write(struct outbox *outbox, const struct frame *frame);
-void file_read(struct outbox *outbox, const struct frame *frame);
-void file_list(struct outbox *outbox, const struct frame *frame);
+/* Opens the root below which everything is resolved. False, with errno, when that fails. */
+bool files_set_up(void);
+/* Answers a file request; false when the frame is none. */
+bool files_answer(struct outbox *outbox, const struct frame *frame);
 
 #endif

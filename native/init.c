@@ -59,13 +59,10 @@ static bool answer(const struct frame *frame) {
     case FRAME_KILL: exec_kill(frame->id); return true;
     case FRAME_SIGNAL: exec_signal(frame); return true;
     case FRAME_RESIZE: exec_resize(frame); return true;
-    case FRAME_WRITE: file_write(&outbox, frame); return true;
-    case FRAME_READ: file_read(&outbox, frame); return true;
-    case FRAME_LIST: file_list(&outbox, frame); return true;
     case FRAME_PING: outbox_frame(&outbox, FRAME_PONG, 0, frame->id, NULL, 0); return true;
     case FRAME_PAUSE: signal_all(frame, SIGSTOP); return true;
     case FRAME_RESUME: signal_all(frame, SIGCONT); return true;
-    default: return false;
+    default: return files_answer(&outbox, frame);
   }
 }
 
@@ -121,6 +118,7 @@ void init_run(int first_control, int score, bool for_zygotes, bool has_network) 
   prctl(PR_SET_NAME, "tiltyard-init", 0, 0, 0);
   signal(SIGPIPE, SIG_IGN);
   int signals = take_signals();
+  if (!files_set_up()) fail("open(/)");
   start_set_up(kept_score);
   exec_set_up(for_zygotes);
   /* All that it starts inherits these, so each program is spared forty calls of its own. */

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tiltyard.core.execution import MIB, Limit, Limits, Pty, SandboxSpec
+from tiltyard.sandbox.file_frames import Head, RecordKind, content_record, head_record
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.protocol import (
     BODY_BYTES_MAX,
@@ -29,6 +30,14 @@ from tiltyard.sandbox.protocol import (
 STREAMS = 2000
 LIMITS = ProgramLimits(
     wall_s=1.0, cpu_s=1, output_bytes_max=1000, open_files=20, processes=20, address_space_bytes=0
+)
+TREE = b"".join(
+    (
+        head_record(Head(kind=RecordKind.DIRECTORY, path="d", mode=0o755)),
+        head_record(Head(kind=RecordKind.LINK, path="l", mode=0o777, target="d")),
+        head_record(Head(kind=RecordKind.FILE, path="d/f", mode=0o644, size_bytes=8)),
+        content_record(b"half"),
+    )
 )
 GOOD = [
     frame(
@@ -80,9 +89,20 @@ GOOD = [
     frame(FrameType.KILL, 1),
     frame(FrameType.WRITE, 3, struct.pack("<II", 0o644, 0) + text("/tmp/x") + text(b"content")),
     frame(FrameType.READ, 4, struct.pack("<QI", 0, 100) + text("/tmp/x")),
-    frame(FrameType.LIST, 5, text("/tmp")),
+    frame(FrameType.LIST, 5, struct.pack("<I", 1) + text("/tmp")),
     frame(FrameType.PING, 6),
     frame(FrameType.PING, 7, texts(["a", "b", ""])),
+    frame(FrameType.STAT, 8, struct.pack("<I", 1) + text("/tmp")),
+    frame(FrameType.MKDIR, 9, struct.pack("<II", 0o755, 1) + text("/tmp/d/e")),
+    frame(FrameType.RENAME, 10, struct.pack("<I", 1) + text("/tmp/d") + text("/tmp/c")),
+    frame(FrameType.CHMOD, 11, struct.pack("<I", 0o600) + text("/tmp/x")),
+    frame(FrameType.SYMLINK, 12, text("x") + text("/tmp/l")),
+    frame(FrameType.TREE_READ, 13, struct.pack("<I", 2) + text("/tmp")),
+    frame(FrameType.TREE_WRITE, 14, struct.pack("<II", 3, 0) + text("/tmp/tree") + TREE),
+    frame(FrameType.TREE_PUT, 15, struct.pack("<II", 3, 1) + content_record(b"rest")),
+    frame(FrameType.MORE, 16, struct.pack("<I", 2)),
+    frame(FrameType.REMOVE, 17, struct.pack("<II", 0, 1) + text("/tmp/tree")),
+    frame(FrameType.END, 18, struct.pack("<I", 3)),
 ]
 
 

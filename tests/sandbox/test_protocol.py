@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from tiltyard.core.files import Entry, FileKind
+from tiltyard.sandbox.file_frames import (
+    parse_bytes,
+    parse_entries,
+    parse_records,
+    parse_refusal,
+    parse_removed,
+    parse_status,
+)
 from tiltyard.sandbox.protocol import (
     BODY_BYTES_MAX,
-    Entry,
     Frame,
     FrameReader,
     FrameType,
@@ -21,8 +29,6 @@ from tiltyard.sandbox.protocol import (
     SpawnFlag,
     frame,
     limits_field,
-    parse_bytes,
-    parse_entries,
     parse_error,
     parse_exit,
     parse_u32,
@@ -85,6 +91,10 @@ PARSERS: list[Callable[[bytes], Any]] = [
     parse_error,
     parse_bytes,
     parse_entries,
+    parse_records,
+    parse_refusal,
+    parse_removed,
+    parse_status,
     parse_u32,
 ]
 
@@ -107,10 +117,26 @@ def test_entries_keep_names_that_are_no_text() -> None:
     names = [b"plain", b"new\nline", b"\xff\xfe", "caf\u00e9".encode()]
     body = struct.pack("<II", 0, len(names))
     body += b"".join(struct.pack("<IQ", 0o100644, 7) + text(name) for name in names)
-    cut, entries = parse_entries(body)
-    assert not cut
+    more, entries = parse_entries(body)
+    assert not more
     assert [os.fsencode(entry.name) for entry in entries] == names
     assert entries[0] == Entry(name="plain", mode=0o100644, size_bytes=7)
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [
+        (0o100644, FileKind.FILE),
+        (0o041777, FileKind.DIRECTORY),
+        (0o120777, FileKind.LINK),
+        (0o010644, FileKind.FIFO),
+        (0o140755, FileKind.SOCKET),
+        (0o020666, FileKind.DEVICE),
+        (0o060660, FileKind.DEVICE),
+    ],
+)
+def test_kinds_of_files(mode: int, kind: FileKind) -> None:
+    assert Entry(name="x", mode=mode, size_bytes=0).kind is kind
 
 
 def test_exit_is_read_field_by_field() -> None:

@@ -62,3 +62,21 @@ class ProcessUnknown(SandboxError):
 
 class SandboxFileError(SandboxError):
     """A file request inside the sandbox was refused: missing, not regular, full or too big."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        fix: str | None = None,
+        path: str | None = None,
+        errno: int | None = None,
+    ) -> None:
+        super().__init__(message, fix=fix)
+        self.path = path
+        """What it is about, as the caller or the tree names it; None when that is no path."""
+        self.errno = errno
+        """The system's number of the error; None when a limit of ours refused."""
+
+
+class TreeError(SandboxFileError):
+    """A tree could not be sent or fetched. `path` names the entry at which it stopped."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from math import isfinite
 
 from tiltyard.core.execution import MIB, Enforcement, Limit, Pty, SandboxSpec, Stdin
+from tiltyard.core.files import WORKSPACE
 from tiltyard.sandbox.protocol import CHUNK_BYTES_MAX, ProgramLimits, SpawnFlag, spawn_body
 
-WORKSPACE = "/workspace"
 OUTPUT_BYTES_MAX = 16 * MIB
 OUTPUT_BYTES_MOST = 2**40
 TIMEOUT_S_MAX = 7 * 24 * 3600.0

@@ -44,6 +44,17 @@ class FrameType(IntEnum):
     CLOSE_INPUT = 9
     SIGNAL = 10
     RESIZE = 11
+    STAT = 16
+    MKDIR = 17
+    RENAME = 18
+    CHMOD = 19
+    SYMLINK = 20
+    REMOVE = 21
+    TREE_READ = 22
+    TREE_WRITE = 23
+    TREE_PUT = 24
+    MORE = 25
+    END = 26
     PAUSE = 40
     RESUME = 41
     HELLO = 64
@@ -57,6 +68,9 @@ class FrameType(IntEnum):
     ENTRIES = 73
     PONG = 74
     TAKEN = 75
+    STATUS = 80
+    RECORDS = 81
+    REMOVED = 82
 
 
 class SpawnFlag(IntFlag):
@@ -124,17 +138,6 @@ class RawExit:
     stdout_bytes: int
     stderr_bytes: int
     call: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One name in a directory of the sandbox."""
-
-    name: str
-    """Undecodable bytes appear as surrogate escapes."""
-    mode: int
-    """`st_mode`: type and permissions."""
-    size_bytes: int
 
 
 def frame(type_: FrameType, id_: int, body: bytes = b"", flags: int = 0) -> bytes:
@@ -263,7 +266,7 @@ def parse_exit(body: bytes) -> RawExit:
     """Decodes the body of EXIT."""
     try:
         status, flags, wall, user, system, peak, out, err = _EXIT.unpack_from(body)
-        call, _ = _take_text(body, _EXIT.size)
+        call, _ = take_text(body, _EXIT.size)
     except struct.error as error:
         raise ProtocolError(f"malformed EXIT: {error}") from None
     return RawExit(
@@ -282,37 +285,10 @@ def parse_error(body: bytes) -> tuple[int, str]:
     """Decodes the body of ERROR into errno and the name of the failing call."""
     try:
         (errno,) = struct.unpack_from("<i", body)
-        call, _ = _take_text(body, 4)
+        call, _ = take_text(body, 4)
     except struct.error as error:
         raise ProtocolError(f"malformed ERROR: {error}") from None
     return errno, call.decode("utf-8", "replace")
-
-
-def parse_bytes(body: bytes) -> tuple[bool, bytes]:
-    """Decodes BYTES into whether the file ended, and the bytes."""
-    try:
-        (at_end,) = struct.unpack_from("<I", body)
-        data, _ = _take_text(body, 4)
-    except struct.error as error:
-        raise ProtocolError(f"malformed BYTES: {error}") from None
-    return bool(at_end), data
-
-
-def parse_entries(body: bytes) -> tuple[bool, tuple[Entry, ...]]:
-    """Decodes ENTRIES into whether the list was cut short, and its entries."""
-    entries = []
-    try:
-        cut, count = struct.unpack_from("<II", body)
-        at = 8
-        for _ in range(count):
-            mode, size = struct.unpack_from("<IQ", body, at)
-            name, at = _take_text(body, at + 12)
-            entries.append(
-                Entry(name=name.decode("utf-8", "surrogateescape"), mode=mode, size_bytes=size)
-            )
-    except struct.error as error:
-        raise ProtocolError(f"malformed ENTRIES: {error}") from None
-    return bool(cut), tuple(entries)
 
 
 def parse_u32(body: bytes) -> int:
@@ -322,7 +298,11 @@ def parse_u32(body: bytes) -> int:
     return int.from_bytes(body, "little")
 
 
-def _take_text(body: bytes, at: int) -> tuple[bytes, int]:
+def take_text(body: bytes, at: int) -> tuple[bytes, int]:
+    """Decodes the string field at `at`: its bytes, and where it ends.
+
+    Raises `ProtocolError` or `struct.error` when it does not fit.
+    """
     (length,) = struct.unpack_from("<I", body, at)
     end = at + 4 + length
     if end > len(body):

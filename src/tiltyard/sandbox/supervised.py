@@ -6,39 +6,25 @@ started in `processes`, and their deadlines kept in `course`.
 """
 
 import asyncio
-import errno
-import os
-import struct
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import MappingProxyType
 
 from tiltyard.core.changes import FileChange
-from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxFileError
-from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Pty, SandboxSpec, Stdin
+from tiltyard.core.errors import SandboxClosed, SandboxDied
+from tiltyard.core.execution import Enforcement, ExecResult, Limit, Pty, SandboxSpec, Stdin
+from tiltyard.core.files import WORKSPACE, Entry
 from tiltyard.core.ids import ProcessId, SandboxId
 from tiltyard.sandbox.ending import Usage
+from tiltyard.sandbox.files import READ_BYTES_MAX, Files
 from tiltyard.sandbox.hold import Hold
-from tiltyard.sandbox.orders import OUTPUT_BYTES_MAX, WORKSPACE, Order
+from tiltyard.sandbox.network.decisions import Egress
+from tiltyard.sandbox.orders import OUTPUT_BYTES_MAX, Order
 from tiltyard.sandbox.processes import Process
 from tiltyard.sandbox.programs import Programs
-from tiltyard.sandbox.network.decisions import Egress
-from tiltyard.sandbox.protocol import (
-    CHUNK_BYTES_MAX,
-    Entry,
-    Frame,
-    FrameType,
-    parse_bytes,
-    parse_entries,
-    parse_error,
-    text,
-)
+from tiltyard.sandbox.protocol import FrameType
 from tiltyard.sandbox.snapshots import Snapshot, parse_changes
 from tiltyard.sandbox.supervisor import Supervisor
-
-READ_BYTES_MAX = 16 * MIB
-PATH_BYTES_MAX = 4095
-"""What the kernel takes."""
 
 
 class Sandbox:
@@ -80,6 +66,8 @@ class Sandbox:
             environment=self.environment,
         )
         """What it runs; for this room's own use."""
+        self.files = Files(id_=id_, supervisor=supervisor, check_open=self._check_open)
+        """Its files, for as long as it lives."""
 
     @property
     def time_left_s(self) -> float:
@@ -237,44 +225,17 @@ class Sandbox:
         self._check_open()
         await self._supervisor.request(FrameType.PING, b"")
 
-    async def write(self, path: str, data: bytes | str, *, mode: int = 0o644) -> None:
-        """Writes a regular file, with the directories above it; relative to the workspace.
-
-        Raises `SandboxFileError` when the path is not a regular file or the disk is full. A write
-        over 1 MiB that fails half-way leaves the part that was written.
-        """
-        raw = data.encode() if isinstance(data, str) else data
-        for at in range(0, max(len(raw), 1), CHUNK_BYTES_MAX):
-            fields = struct.pack("<II", mode, at > 0) + text(self._path(path))
-            await self._file_request(
-                FrameType.WRITE, fields + text(raw[at : at + CHUNK_BYTES_MAX]), path
-            )
+    async def write(self, path: str, content: bytes | str, *, mode: int = 0o644) -> None:
+        """As `files.write`."""
+        await self.files.write(path, content, mode=mode)
 
     async def read(self, path: str, *, bytes_max: int = READ_BYTES_MAX) -> bytes:
-        """Reads a whole regular file. Raises `SandboxFileError`, also over `bytes_max`."""
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            fields = struct.pack("<QI", size, CHUNK_BYTES_MAX) + text(self._path(path))
-            reply = await self._file_request(FrameType.READ, fields, path)
-            at_end, data = parse_bytes(reply.body)
-            parts.append(data)
-            size += len(data)
-            if size > bytes_max:
-                raise SandboxFileError(
-                    f"sandbox {self.id}: {path!r} is over {bytes_max} bytes.",
-                    fix="raise bytes_max.",
-                )
-            if at_end or not data:
-                return b"".join(parts)
+        """As `files.read`."""
+        return await self.files.read(path, bytes_max=bytes_max)
 
     async def list(self, path: str = WORKSPACE) -> tuple[Entry, ...]:
-        """Lists a directory, unsorted. Raises `SandboxFileError`, also when it is too long."""
-        reply = await self._file_request(FrameType.LIST, text(self._path(path)), path)
-        cut, entries = parse_entries(reply.body)
-        if cut:
-            raise SandboxFileError(f"sandbox {self.id}: {path!r} has too many names to list.")
-        return entries
+        """As `files.list`."""
+        return await self.files.list(path)
 
     async def snapshot(self) -> Snapshot:
         """Freezes the files as they are; programs stand still meanwhile, then the sandbox goes on.
@@ -298,7 +259,7 @@ class Sandbox:
 
     @asynccontextmanager
     async def _paused(self) -> AsyncIterator[None]:
-        with self.programs.standing_still():
+        with self.programs.standing_still(), self.files.still():
             await self._supervisor.request(FrameType.PAUSE, b"")
             try:
                 yield
@@ -319,24 +280,6 @@ class Sandbox:
         self._closed = True
         self._supervisor.abort()
         self._hold.destroy()
-
-    async def _file_request(self, type_: FrameType, body: bytes, path: str) -> Frame:
-        self._check_open()
-        reply = await self._supervisor.request(type_, body)
-        if reply.type is FrameType.ERROR:
-            code, call = parse_error(reply.body)
-            full = "the disk limit is reached; " if code == errno.ENOSPC else ""
-            raise SandboxFileError(
-                f"sandbox {self.id}: {type_.name.lower()} {path!r}: {full}{call}: "
-                f"{os.strerror(code)}"
-            )
-        return reply
-
-    def _path(self, path: str) -> str:
-        whole = path if path.startswith("/") else f"{WORKSPACE}/{path}"
-        if not path or "\0" in path or len(text(whole)) > PATH_BYTES_MAX:
-            raise SandboxFileError(f"sandbox {self.id}: {path[:200]!r} is not a path")
-        return whole
 
     def _check_open(self) -> None:
         if self._closed:
