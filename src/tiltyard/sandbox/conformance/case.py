@@ -197,6 +197,8 @@ class Case:
     limits: Limits = SMALL
     needs: frozenset[Limit] = frozenset()
     """Limits that must be held for the sandbox as a whole, not only for each process."""
+    writable: bool = False
+    """Its sandbox may change the image's own files, where the provider has such sandboxes."""
     ends_sandbox: bool = False
     """Its sandbox may be lost, as the program's own doing."""
     known: str = ""
@@ -209,7 +211,9 @@ class Case:
     @property
     def spec(self) -> SandboxSpec:
         """What its sandbox is made from. What is not enforced here is told, and not refused."""
-        return SandboxSpec(limits=self.limits, allow_unenforced=frozenset(Limit))
+        return SandboxSpec(
+            limits=self.limits, allow_unenforced=frozenset(Limit), writable=self.writable
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import resources
 
-from tiltyard.core.errors import SandboxError
+from tiltyard.core.errors import SandboxError, SandboxRefused
 from tiltyard.core.execution import Enforcement, ExecResult
 from tiltyard.sandbox.conformance.case import (
     Case,
@@ -99,6 +99,10 @@ async def run_case(case: Case, subject: Subject, host: Host) -> CaseReport:
                 observed = await _observe(case, subject, host)
             around = observed.around
             finding = finding_of(case, observed)
+        except SandboxRefused as error:
+            # A sandbox that may change its image is an offer, and not on every machine.
+            outcome = Outcome.NOT_ENFORCED if case.writable else Outcome.INCONCLUSIVE
+            finding = Finding(outcome=outcome, words=error.message)
         except TimeoutError:
             finding = escaped(f"the host did not get its answers within {CASE_TIMEOUT_S:.0f} s")
         except SandboxError as error:

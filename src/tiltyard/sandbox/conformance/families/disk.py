@@ -174,7 +174,13 @@ end()
 """
 _AFTER = Program(source="echo x > /workspace/more && rm /workspace/more", language=Language.SHELL)
 
-CASES = (
+
+def _where_it_may(case: Case) -> Case:
+    """The same case in a sandbox whose root may change the image's own files."""
+    return replace(case, name=f"{case.name}-writable", writable=True)
+
+
+_CASES = (
     Case(
         name="disk-fill",
         family=Family.DISK,
@@ -275,3 +281,6 @@ CASES = (
         judge=program(0, refuses_all()),
     ),
 )
+
+_TWICE = {"deleted-system", "changed-image", "overlay-attributes"}
+CASES = (*_CASES, *(_where_it_may(case) for case in _CASES if case.name in _TWICE))
