@@ -1,11 +1,17 @@
 """`tiltyard conformance` from outside: its table, its document, its exit codes."""
 
 import json
+import os
+import select
+import signal
 import subprocess
 from collections.abc import Callable
 
 import pytest
 
+from tiltyard.sandbox.conformance.host import descendants
+
+Start = Callable[..., "subprocess.Popen[str]"]
 Tiltyard = Callable[..., "subprocess.CompletedProcess[str]"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.sandbox]
@@ -44,3 +50,19 @@ def test_what_there_is_not_is_wrong_usage(tiltyard: Tiltyard, arguments: tuple[s
     assert done.returncode == 2
     assert "nosuch" in done.stderr
     assert "fix:" in done.stderr
+
+
+def test_a_stop_leaves_nothing(start: Start) -> None:
+    process = start("conformance", "--only", "fork-bomb", "--only", "deaf-to-signals")
+    assert process.stderr is not None
+    process.stderr.readline()  # the first case is on its way
+    below = [os.pidfd_open(pid) for pid in descendants(process.pid)]
+
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert below
+    for each in below:
+        assert select.select([each], [], [], 10)[0], "a process of it lives on"
+        os.close(each)

@@ -244,6 +244,18 @@ POLICY = frozenset(
 """What a refusal looks like. Any other error comes from a kernel that has looked at the request."""
 
 
+_SYNC = """
+NUMBERS["syncfs"] = (306, 267)
+# For a call that reaches the kernel, this descriptor is none.
+try:
+    call("syncfs", -1)
+    claim("flushing the machine's disks", False, "it is nothing")
+except OSError as error:
+    claim("flushing the machine's disks", error.errno == errno.EBADF, error)
+end()
+"""
+
+
 def _case(name: str, tries: str, source: str, *, killed: bool = False, policy: bool = True) -> Case:
     return Case(
         name=name,
@@ -265,6 +277,7 @@ CASES = (
     _case("keyrings", "keys and keyrings, which namespaces do not fully separate", _KEYS),
     _case("clocks", "setting clocks, and alarms that wake the machine", _CLOCK),
     _case("machine", "modules, kexec, reboot, swap, host name", _MACHINE),
+    _case("sync", "flushes the disks of the whole machine, again and again", _SYNC, policy=False),
     _case("file-handles", "files by handle, past the root directory; fanotify", _HANDLES),
     _case("other-call-table", "32-bit calls, whose numbers differ", _OTHER_TABLE, killed=True),
     _case("x32-calls", "x32 calls, whose numbers differ", _X32, killed=True),

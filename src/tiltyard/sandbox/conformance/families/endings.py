@@ -24,6 +24,25 @@ if os.fork() == 0:
     os._exit(0)
 time.sleep(60)
 """
+_HYDRA = """
+os.setsid()
+for turn in range(20_000):  # each one lives only until it has made the next
+    if turn % 20 == 0:
+        with open("/workspace/ticks", "w") as file:
+            file.write(str(turn))
+    try:
+        if os.fork():
+            os._exit(0)
+    except OSError:
+        pass
+"""
+_WITH_HYDRA = f"""
+if os.fork() == 0:
+    os.closerange(0, 3)
+    exec({_HYDRA!r})
+    os._exit(0)
+time.sleep(60)
+"""
 _STILL_TICKING = """
 def ticks():
     with open("/workspace/ticks") as file:
@@ -91,6 +110,15 @@ CASES = (
         tries="a double fork in a session of its own, to live on after the deadline",
         safe="it ends with the program that started it",
         programs=(Program(source=_DAEMON, timeout_s=1.0), Program(source=_STILL_TICKING)),
+        judge=together(program(0, ends_with(Reason.WALL_TIMEOUT)), program(1, refuses_all())),
+        slow=True,
+    ),
+    Case(
+        name="hydra",
+        family=Family.PROCESSES,
+        tries="a process that is another one before it can be killed, again and again",
+        safe="it ends with the program that started it",
+        programs=(Program(source=_WITH_HYDRA, timeout_s=1.0), Program(source=_STILL_TICKING)),
         judge=together(program(0, ends_with(Reason.WALL_TIMEOUT)), program(1, refuses_all())),
         slow=True,
     ),

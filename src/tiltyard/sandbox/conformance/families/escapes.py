@@ -289,6 +289,23 @@ CASES = (
     _case("core-dumps", "crashes, so that a piped core_pattern would run on the host", _CRASHES),
     _case("program-from-memory", "a program that is in no file", _FROM_MEMORY),
     Case(
+        name="supervisor-as-program",
+        family=Family.ESCAPES,
+        tries="has the host start what /proc/self/exe and a descriptor are before its own program",
+        safe="the supervisor's program, run as any other, does nothing",
+        programs=(
+            Program(
+                language=Language.SHELL,
+                source="printf '#!/proc/self/exe\\n' > run && chmod 755 run && echo end",
+            ),
+            *(
+                Program(language=Language.ARGV, arguments=(path,), timeout_s=5.0)
+                for path in ("/proc/self/exe", "./run", "/proc/self/fd/4", "/proc/self/fd/103")
+            ),
+        ),
+        judge=ends_with(Reason.EXIT, Reason.START_FAILED, Reason.SIGNAL),
+    ),
+    Case(
         name="shell-in-a-name",
         family=Family.ESCAPES,
         tries="arguments that a shell, an option parser or a format would take for more",

@@ -186,6 +186,43 @@ fact("timers", made)
 hold()
 end()
 """
+_MESSAGES = """
+NUMBERS["msgget"], NUMBERS["msgsnd"] = (68, 186), (69, 189)
+text = ctypes.create_string_buffer(8008)
+ctypes.c_long.from_buffer(text).value = 1
+most, taken = 2 * number_of("MEMORY_BYTES"), 0
+try:
+    while taken < most:
+        queue = call("msgget", 0, 0o1600)
+        try:
+            while True:
+                call("msgsnd", queue, text, 8000, 0o4000)
+                taken += 8000
+        except BlockingIOError:
+            fact("taken", taken)
+except OSError as error:
+    fact("refused with", error)
+hold()
+end()
+"""
+_FILE_LOCKS = """
+import fcntl
+ranges, bytes_each, made = 350, 192, 0
+most = 2 * number_of("MEMORY_BYTES") // bytes_each
+kept = []
+try:
+    while made < most:
+        kept.append(open(f"/workspace/{len(kept)}", "w"))
+        for turn in range(ranges):  # apart, because neighbours would become one
+            fcntl.lockf(kept[-1], fcntl.LOCK_EX, 1, 2 * turn)
+            made += 1
+except OSError as error:
+    fact("refused with", error)
+fact("locks", made)
+fact("taken", made * bytes_each)
+hold()
+end()
+"""
 _LOCKS = """
 block = ctypes.create_string_buffer(1 << 20)
 def lock(name, *args):
@@ -328,6 +365,28 @@ CASES = (
         safe="refused, or counted as its memory",
         programs=(Program(source=_TIMERS),),
         judge=BOUNDED,
+        slow=True,
+    ),
+    Case(
+        name="memory-messages",
+        family=Family.MEMORY,
+        tries="System V message queues, thousands of them, filled and never read",
+        safe="the kernel's own memory counts too: refused or ended at the limit",
+        programs=(Program(source=_MESSAGES),),
+        judge=BOUNDED,
+        needs=WHOLE,
+        ends_sandbox=True,
+        slow=True,
+    ),
+    Case(
+        name="memory-file-locks",
+        family=Family.MEMORY,
+        tries="locks on hundreds of thousands of parts of its files",
+        safe="refused, or counted as its memory",
+        programs=(Program(source=_FILE_LOCKS),),
+        judge=BOUNDED,
+        limits=replace(SMALL, memory_bytes=32 * MIB, open_files=1024, inodes=2048),
+        known="Linux counts locks on files into no cgroup",
         slow=True,
     ),
     Case(
