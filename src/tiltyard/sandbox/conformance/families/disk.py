@@ -103,7 +103,7 @@ end()
 """
 _DELETES = """
 import shutil
-for tree in ("/bin", "/usr/bin", "/usr/lib", "/lib", "/etc", "/opt", "/sbin"):
+for tree in ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/etc"):
     if not os.path.isdir(tree) or os.path.islink(tree):
         continue
     if of_the_host(tree):
@@ -191,6 +191,7 @@ _CASES = (
             ends_with(Reason.DISK, Reason.EXIT),
             fact_within("taken", lambda limits: limits.disk_bytes + MIB),
         ),
+        slow=True,
     ),
     Case(
         name="inode-fill",
@@ -202,6 +203,7 @@ _CASES = (
             ends_with(Reason.DISK, Reason.EXIT),
             fact_within("made", lambda limits: limits.inodes),
         ),
+        slow=True,
     ),
     Case(
         name="sparse-terabyte",
@@ -232,6 +234,7 @@ _CASES = (
             FileRequest(operation=FileOperation.READ, path="/".join(["deep", *["d" * 100] * 36])),
         ),
         judge=together(program(0, succeeds()), answered(may=("deep",))),
+        slow=True,
     ),
     Case(
         name="wide-directory",
@@ -247,7 +250,7 @@ _CASES = (
     Case(
         name="deleted-system",
         family=Family.DISK,
-        tries="deletes /bin, /usr, /lib, /etc and its own working directory",
+        tries="deletes /bin, /sbin, /etc and its own working directory",
         safe="the host's and the neighbour's files are as they were; its supervisor lives on",
         programs=(Program(source=_DELETES),),
         requests=(
@@ -255,6 +258,7 @@ _CASES = (
             FileRequest(operation=FileOperation.READ, path="again"),
         ),
         judge=together(program(0, succeeds()), answered(may=("again",))),
+        slow=True,
     ),
     Case(
         name="changed-image",
@@ -263,6 +267,7 @@ _CASES = (
         safe="refused, or changed in its own view only",
         programs=(Program(source=_CHANGES_IMAGE),),
         judge=succeeds(),
+        slow=True,
     ),
     Case(
         name="immutable-files",
@@ -279,6 +284,7 @@ _CASES = (
         safe="nothing of the host or of another layer comes to light",
         programs=(Program(source=_OVERLAY), _AFTER),
         judge=program(0, refuses_all()),
+        slow=True,
     ),
 )
 

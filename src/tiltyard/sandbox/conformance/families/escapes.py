@@ -274,6 +274,7 @@ CASES = (
             ends_with(Reason.START_FAILED, Reason.EXIT),
             nothing_worked,
         ),
+        slow=True,
     ),
     _case("links-in-proc", "the host's files by root, cwd and fd of every process", _PROC_LINKS),
     _case(

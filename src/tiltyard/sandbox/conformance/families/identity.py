@@ -199,5 +199,6 @@ CASES = (
         safe="it is not there",
         programs=(Program(source=_OURSELVES),),
         judge=refuses_all(),
+        slow=True,
     ),
 )

@@ -126,7 +126,7 @@ hold()
 end()
 """
 _PAGE_CACHE = """
-most, done = 3 * number_of("MEMORY_BYTES"), 0
+most, done = 2 * number_of("MEMORY_BYTES"), 0
 for top, _, names in os.walk("/usr"):
     for name in names:
         path = os.path.join(top, name)
@@ -330,7 +330,7 @@ CASES = (
     Case(
         name="memory-page-cache",
         family=Family.MEMORY,
-        tries="reads three times its memory limit of the image's files",
+        tries="reads twice its memory limit of the image's files",
         safe="what is cached for it is given back: it ends well, within its limit",
         programs=(Program(source=_PAGE_CACHE),),
         judge=together(ends_with(Reason.EXIT), memory_within),

@@ -226,6 +226,7 @@ CASES = (
         programs=(Program(source=_FINDS),),
         beside=Program(source=_LEAVES),
         judge=refuses_all(),
+        slow=True,
     ),
     Case(
         name="descriptor-exhaustion",
@@ -261,6 +262,7 @@ CASES = (
         limits=MANY,
         known=ONE_USER,
         known_rungs=USER_RUNG,
+        slow=True,
     ),
     Case(
         name="terminal-exhaustion",
@@ -282,6 +284,7 @@ CASES = (
         witness=Program(source=_SEES_LOCKS),
         judge=together(succeeds(), _neighbour_says),
         known=SHARED_INODES,
+        slow=True,
     ),
     Case(
         name="watches-on-shown-files",

@@ -151,5 +151,6 @@ CASES = (
         programs=(Program(source=_TO_NEIGHBOUR),),
         beside=Program(source=_LISTENS),
         judge=together(program(0, ends_with(Reason.EXIT)), refuses_all()),
+        slow=True,
     ),
 )

@@ -196,6 +196,7 @@ CASES = (
         safe="refused by the kernel, or run as any other program",
         programs=(Program(source=_ARGUMENTS),),
         judge=succeeds(),
+        slow=True,
     ),
     Case(
         name="forged-frames",
@@ -204,6 +205,7 @@ CASES = (
         safe="taken for output",
         programs=(Program(source=_FRAMES),),
         judge=together(ends_with(Reason.EXIT), _exits_five),
+        slow=True,
     ),
     Case(
         name="missing-program",
@@ -217,5 +219,6 @@ CASES = (
             Program(language=Language.ARGV, arguments=("true",), cwd="/nowhere"),
         ),
         judge=ends_with(Reason.START_FAILED),
+        slow=True,
     ),
 )
