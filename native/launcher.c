@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <linux/securebits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -113,8 +114,23 @@ static const char *map_ids(pid_t pid, uint32_t first_id) {
   return write_to(path, map) ? "write(gid_map)" : NULL;
 }
 
+/* What the kernel counts for each user (inotify instances, pending signals, message queues) it also
+ * counts for the user who made the namespace. That has to be the sandbox's own id: of root's share one
+ * sandbox could take all, and with it everybody's. */
+static pid_t clone_as(uint32_t owner, struct clone_args *arguments) {
+  if (as_root && setresuid((uid_t)-1, owner, (uid_t)-1)) return -1;
+  /* Taken away by that; without it the child could not open its own entries in /proc. */
+  prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+  pid_t pid = (pid_t)syscall(SYS_clone3, arguments, sizeof *arguments);
+  int error = errno;
+  if (as_root && pid != 0 && setresuid((uid_t)-1, 0, (uid_t)-1)) fail("setresuid");
+  errno = error;
+  return pid;
+}
+
 /* `furnished`: the spare network was set up for this one, so no other will do. */
-static pid_t clone_child(const struct cgroup_entry *entry, bool furnished, int *pidfd) {
+static pid_t clone_child(const struct cgroup_entry *entry, bool furnished, uint32_t first_id,
+                         int *pidfd) {
   bool spare = spare_enter(); /* without one the sandbox makes its own */
   if (furnished && !spare) {
     spare_drop();
@@ -129,7 +145,7 @@ static pid_t clone_child(const struct cgroup_entry *entry, bool furnished, int *
     arguments.flags |= CLONE_INTO_CGROUP;
     arguments.cgroup = (uint64_t)entry->into;
   }
-  pid_t pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+  pid_t pid = clone_as(first_id, &arguments);
   if (pid != 0 && spare) spare_leave();
   return pid;
 }
@@ -150,7 +166,7 @@ static const char *start_sandbox(struct owned *owned, struct network *network, u
   struct cgroup_entry entry;
   const char *failed = owned_open_entry(owned, &entry);
   if (!failed) failed = spare_furnish(network);
-  pid_t pid = failed ? -1 : clone_child(&entry, network->mode != NETWORK_NONE, &fds[1]);
+  pid_t pid = failed ? -1 : clone_child(&entry, network->mode != NETWORK_NONE, first_id, &fds[1]);
   if (pid == 0) {
     close(go[1]);
     struct child child = {.control = sockets[1], .go = go[0], .has_network = network->mode != NETWORK_NONE};
@@ -319,6 +335,8 @@ static void enter_own_namespaces(void) {
   uid_t uid = getuid();
   gid_t gid = getgid();
   if (unshare(as_root ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS)) fail("unshare(user, mount)");
+  /* See clone_as: it makes namespaces as another user, with what root may do. */
+  if (as_root && prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0)) fail("prctl(securebits)");
   if (as_root) return;
   char map[64];
   if (write_to("/proc/self/setgroups", "deny")) fail("write(setgroups)");

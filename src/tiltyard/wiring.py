@@ -4,14 +4,18 @@
 as an argument; everything above asks here.
 """
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import MIB, Limit, Limits, SandboxSpec
 from tiltyard.sandbox.capabilities import CapabilityReport
+from tiltyard.sandbox.conformance.runner import Kept, Subject
+from tiltyard.sandbox.native.cgroups import directories_of
 from tiltyard.sandbox.native.probe import probe
-from tiltyard.sandbox.native.provider import NativeProvider
+from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
 from tiltyard.sandbox.pool import Pool
 from tiltyard.verify.verifier import SplitVerifier
 
@@ -65,3 +69,22 @@ async def open_yard(
 async def probe_machine() -> CapabilityReport:
     """What the native provider can do here, found by trying. Never raises for what is missing."""
     return await probe()
+
+
+PROVIDERS = ("native",)
+"""The names under which `tiltyard conformance` knows the providers."""
+
+
+@asynccontextmanager
+async def open_subject(name: str) -> AsyncIterator[Subject]:
+    """A provider for the hostile suite. Raises `UsageError` for a name that there is not."""
+    if name not in PROVIDERS:
+        raise UsageError(f"no provider is named {name!r}.", fix=f"use {', '.join(PROVIDERS)}.")
+    async with NativeProvider() as provider:
+        trees = usable_hierarchies()
+        yield Subject(
+            name=name,
+            maker=provider,
+            kept=Kept(provider=provider, interpreter=provider.interpreter),
+            places=lambda: directories_of(trees, os.getpid()),
+        )

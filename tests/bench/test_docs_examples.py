@@ -33,7 +33,7 @@ def test_the_examples_run_and_print_what_they_say(
         assert (done.returncode, done.stderr, done.stdout) == (0, "", printed)
 
 
-@pytest.mark.parametrize("name", ["sandbox.md", "verification.md", "benchmarks.md"])
+@pytest.mark.parametrize("name", ["sandbox.md", "security.md", "verification.md", "benchmarks.md"])
 def test_the_guides_link_to_files_that_are_there(repository: Path, name: str) -> None:
     text = (repository / "docs" / name).read_text(encoding="utf-8")
     targets = re.findall(r"\]\(([^)#]+)\)", text)

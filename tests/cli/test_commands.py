@@ -29,7 +29,7 @@ def assert_told(done: "subprocess.CompletedProcess[str]", code: int, *words: str
     assert "Traceback" not in done.stderr + done.stdout
 
 
-@pytest.mark.parametrize("command", ["doctor", "run", "show", "demo"])
+@pytest.mark.parametrize("command", ["doctor", "conformance", "run", "show", "demo"])
 def test_every_command_explains_itself(tiltyard: Tiltyard, command: str) -> None:
     done = tiltyard(command, "--help")
 

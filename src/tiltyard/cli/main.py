@@ -55,6 +55,27 @@ def doctor(as_json: Json = False) -> int:
     return run_async(work(as_json=as_json))
 
 
+@app.command()
+def conformance(
+    provider: Annotated[str, typer.Option(help="The provider to try: native.")] = "native",
+    only: Annotated[
+        list[str] | None, typer.Option(help="A family or a case; may be given more than once.")
+    ] = None,
+    list_only: Annotated[
+        bool, typer.Option("--list", help="Name the cases and what has to become of them.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Let a hundred hostile programs loose in sandboxes, and see that nothing comes of it.
+
+    Exits with 0 when all were contained, with what is not enforced here counted apart, and with 1
+    when one escaped or could not be judged.
+    """
+    from tiltyard.cli.conformance import conformance as work
+
+    return run_async(work(provider, only=only or (), as_json=as_json, list_only=list_only))
+
+
 @app.command(name="run")
 def run_tasks(
     tasks: Annotated[

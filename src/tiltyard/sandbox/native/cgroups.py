@@ -264,6 +264,13 @@ def remove_owner(hierarchies: Iterable[Hierarchy], owner: str) -> bool:
     return all(_remove(tree.base / owner) for tree in hierarchies)
 
 
+def directories_of(hierarchies: Iterable[Hierarchy], pid: int) -> frozenset[str]:
+    """Every cgroup that sandboxes of one process have now."""
+    return frozenset(
+        str(path) for tree in hierarchies for path in tree.base.glob(f"{PREFIX}{pid}-*/*/")
+    )
+
+
 def start_time_of(pid: int) -> int | None:
     """When a process started, in ticks since boot; None when there is no such process."""
     try:

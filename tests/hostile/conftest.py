@@ -1,0 +1,42 @@
+"""A provider and a host for each case, so that what one case breaks is not another's."""
+
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tiltyard.sandbox.conformance.host import Host
+from tiltyard.sandbox.conformance.runner import Kept, Subject
+from tiltyard.sandbox.native.cgroups import directories_of
+from tiltyard.sandbox.native.image import Image, host_image
+from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
+
+
+@pytest.fixture(scope="session")
+def image() -> Image:
+    """The host image, looked up once: that is most of what opening a provider costs."""
+    return host_image()
+
+
+@pytest_asyncio.fixture
+async def provider(image: Image) -> AsyncIterator[NativeProvider]:
+    async with NativeProvider(image=image) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def host() -> AsyncIterator[Host]:
+    async with Host() as opened:
+        yield opened
+
+
+@pytest.fixture
+def subject(provider: NativeProvider) -> Subject:
+    trees = usable_hierarchies()
+    return Subject(
+        name="native",
+        maker=provider,
+        kept=Kept(provider=provider, interpreter=provider.interpreter),
+        places=lambda: directories_of(trees, os.getpid()),
+    )
