@@ -5,6 +5,7 @@
 #include "landlock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/landlock.h>
 #include <stdint.h>
 #include <sys/prctl.h>
@@ -12,6 +13,9 @@
 #include <unistd.h>
 
 /* Younger than the headers of the systems that we build on. */
+#ifndef LANDLOCK_ACCESS_FS_REFER
+#define LANDLOCK_ACCESS_FS_REFER (1ull << 13)
+#endif
 struct ruleset {
   uint64_t files, network, scoped;
 };
@@ -19,16 +23,31 @@ struct ruleset {
 #define NETWORK_CONNECT_TCP (1ull << 1)
 #define SCOPE_ABSTRACT_SOCKETS (1ull << 0)
 #define SCOPE_SIGNALS (1ull << 1)
+#define VERSION_REFER 2
 #define VERSION_NETWORK 4
 #define VERSION_SCOPE 6
+
+static const char *allow_moving(int rules) {
+  struct landlock_path_beneath_attr all = {.allowed_access = LANDLOCK_ACCESS_FS_REFER,
+                                           .parent_fd = open("/", O_PATH | O_CLOEXEC)};
+  long failed = all.parent_fd < 0 ||
+                syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &all, 0);
+  int error = errno;
+  if (all.parent_fd >= 0) close(all.parent_fd);
+  errno = error;
+  return failed ? "landlock_add_rule" : NULL;
+}
 
 const char *landlock_restrict(bool may_mount, bool has_network) {
   long version =
       syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (version < 1) return NULL; /* not built in, or switched off at boot */
   struct ruleset ruleset = {.files = 0};
-  /* A domain that handles any access to files may not mount, which a zygote does for its runs. */
-  if (!may_mount) ruleset.files = LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK;
+  /* A domain that handles any access to files may not mount, which a zygote does for its runs; nor move
+   * anything from one directory to another, unless that is handled too, and allowed. */
+  if (!may_mount && version >= VERSION_REFER)
+    ruleset.files =
+        LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_REFER;
   if (version >= VERSION_NETWORK && !has_network)
     ruleset.network = NETWORK_BIND_TCP | NETWORK_CONNECT_TCP;
   if (version >= VERSION_SCOPE) ruleset.scoped = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS;
@@ -36,8 +55,8 @@ const char *landlock_restrict(bool may_mount, bool has_network) {
   size_t known = version >= VERSION_SCOPE ? sizeof ruleset : version >= VERSION_NETWORK ? 16 : 8;
   int rules = (int)syscall(SYS_landlock_create_ruleset, &ruleset, known, 0);
   if (rules < 0) return "landlock_create_ruleset";
-  const char *failed = NULL;
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) failed = "prctl(no_new_privs)";
+  const char *failed = ruleset.files ? allow_moving(rules) : NULL;
+  if (!failed && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) failed = "prctl(no_new_privs)";
   if (!failed && syscall(SYS_landlock_restrict_self, rules, 0)) failed = "landlock_restrict_self";
   int error = errno;
   close(rules);

@@ -37,7 +37,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "child.h"
+#include "birth.h"
 #include "frames.h"
 #include "network.h"
 #include "owned.h"
@@ -47,7 +47,6 @@
 #include "stage.h"
 
 #define REQUEST_BYTES_MAX 65536
-#define IDS_PER_SANDBOX 65536u
 #define FDS_MAX 4 /* that go with a reply */
 
 enum {
@@ -92,112 +91,6 @@ static void fail(const char *step) {
   exit(1);
 }
 
-static int write_to(const char *path, const char *text) {
-  int fd = open(path, O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return -1;
-  ssize_t wrote = write(fd, text, strlen(text));
-  int error = errno;
-  close(fd);
-  errno = error;
-  return wrote < 0 ? -1 : 0;
-}
-
-static const char *map_ids(pid_t pid, uint32_t first_id) {
-  char path[64], map[64];
-  if (as_root)
-    snprintf(map, sizeof map, "0 %u %u", first_id, IDS_PER_SANDBOX);
-  else
-    snprintf(map, sizeof map, "0 0 1");
-  snprintf(path, sizeof path, "/proc/%d/uid_map", pid);
-  if (write_to(path, map)) return "write(uid_map)";
-  snprintf(path, sizeof path, "/proc/%d/gid_map", pid);
-  return write_to(path, map) ? "write(gid_map)" : NULL;
-}
-
-/* What the kernel counts for each user (inotify instances, pending signals, message queues) it also
- * counts for the user who made the namespace. That has to be the sandbox's own id: of root's share one
- * sandbox could take all, and with it everybody's. */
-static pid_t clone_as(uint32_t owner, struct clone_args *arguments) {
-  if (as_root && setresuid((uid_t)-1, owner, (uid_t)-1)) return -1;
-  /* Taken away by that; without it the child could not open its own entries in /proc. */
-  prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-  pid_t pid = (pid_t)syscall(SYS_clone3, arguments, sizeof *arguments);
-  int error = errno;
-  if (as_root && pid != 0 && setresuid((uid_t)-1, 0, (uid_t)-1)) fail("setresuid");
-  errno = error;
-  return pid;
-}
-
-/* `furnished`: the spare network was set up for this one, so no other will do. */
-static pid_t clone_child(const struct cgroup_entry *entry, bool furnished, uint32_t first_id,
-                         int *pidfd) {
-  bool spare = spare_enter(); /* without one the sandbox makes its own */
-  if (furnished && !spare) {
-    spare_drop();
-    return -1;
-  }
-  struct clone_args arguments = {
-      .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
-               (spare ? 0 : CLONE_NEWNET),
-      .pidfd = (uint64_t)(uintptr_t)pidfd,
-      .exit_signal = SIGCHLD};
-  if (entry->into >= 0) {
-    arguments.flags |= CLONE_INTO_CGROUP;
-    arguments.cgroup = (uint64_t)entry->into;
-  }
-  pid_t pid = clone_as(first_id, &arguments);
-  if (pid != 0 && spare) spare_leave();
-  return pid;
-}
-
-static const char *start_sandbox(struct owned *owned, struct network *network, uint32_t first_id,
-                                 int fds[2]) {
-  const struct rootfs *rootfs = &owned->rootfs;
-  int sockets[2], go[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets)) return "socketpair";
-  if (pipe2(go, O_CLOEXEC)) {
-    int error = errno;
-    close(sockets[0]);
-    close(sockets[1]);
-    errno = error;
-    return "pipe";
-  }
-  fflush(NULL);
-  struct cgroup_entry entry;
-  const char *failed = owned_open_entry(owned, &entry);
-  if (!failed) failed = spare_furnish(network);
-  pid_t pid = failed ? -1 : clone_child(&entry, network->mode != NETWORK_NONE, first_id, &fds[1]);
-  if (pid == 0) {
-    close(go[1]);
-    struct child child = {.control = sockets[1], .go = go[0], .has_network = network->mode != NETWORK_NONE};
-    child_run(rootfs, &entry, child);
-  }
-  int error = errno;
-  entry_close(&entry);
-  close(sockets[1]);
-  close(go[0]);
-  fds[0] = sockets[0];
-  errno = error;
-  if (!failed) failed = pid < 0 ? "clone3(namespaces)" : map_ids(pid, first_id);
-  if (!failed) failed = rootfs_shift(rootfs, pid);
-  if (!failed && write(go[1], "", 1) != 1) failed = "write(go)";
-  error = errno;
-  close(go[1]); /* without the byte the child exits */
-  if (failed) {
-    close(fds[0]);
-    if (pid > 0) {
-      close(fds[1]);
-      kill(pid, SIGKILL);
-      while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-      }
-    }
-  } else {
-    owned->pid = pid;
-  }
-  errno = error;
-  return failed;
-}
-
 static void create(struct fields *fields) {
   struct text id = field_text(fields);
   struct rootfs rootfs = {.image = field_u32(fields), .layer = -1};
@@ -222,7 +115,7 @@ static void create(struct fields *fields) {
     owned->rootfs = rootfs;
     failed = rootfs_prepare(&owned->rootfs);
   }
-  if (!failed) failed = start_sandbox(owned, &network, first_id, fds);
+  if (!failed) failed = birth(owned, &network, fds);
   if (owned) rootfs_close(&owned->rootfs);
   if (failed) {
     int error = errno;

@@ -24,7 +24,7 @@
 static struct owned *all;
 static char **own_cgroups;
 
-static int write_setting(const char *path, const char *value) {
+int write_to(const char *path, const char *value) {
   int fd = open(path, O_WRONLY | O_CLOEXEC);
   if (fd < 0) return -1;
   ssize_t wrote = write(fd, value, strlen(value));
@@ -89,7 +89,7 @@ const char *owned_make_cgroups(struct owned *owned, struct fields *fields) {
   for (char **each = owned->cgroups; !failed && *each; each++)
     if (mkdir(*each, 0755)) failed = "mkdir(cgroup)";
   for (int i = 0; !failed && paths[i] && values[i]; i++)
-    if (write_setting(paths[i], values[i])) failed = "write(cgroup limit)";
+    if (write_to(paths[i], values[i])) failed = "write(cgroup limit)";
   int error = errno;
   free_strings(paths);
   free_strings(values);

@@ -54,4 +54,7 @@ int owned_sweep(void (*gone)(const char *id, uint32_t oom_kills), void (*other)(
 /* Kills, reaps and removes everything, also the launcher's own cgroups. */
 void owned_end_all(void);
 
+/* Writes a small file of /proc or of a cgroup. -1 with errno when it cannot. */
+int write_to(const char *path, const char *text);
+
 #endif

@@ -24,8 +24,8 @@ from tiltyard.core.execution import (
     SandboxSpec,
     StreamCapture,
 )
+from tiltyard.core.files import Entry
 from tiltyard.sandbox.native.provider import NativeProvider
-from tiltyard.sandbox.protocol import Entry
 from tiltyard.sandbox.supervised import Sandbox
 
 

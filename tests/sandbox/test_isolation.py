@@ -192,6 +192,13 @@ async def test_the_boot_of_the_host_is_not_told(sandbox: Sandbox, provider: Nati
     assert (await sandbox.run(["cat", boot_id])).stdout.text == told
 
 
+async def test_files_can_be_moved_and_linked_between_directories(sandbox: Sandbox) -> None:
+    """Landlock refuses that by default to whomever it refuses anything with files."""
+    script = "mkdir a b; echo x > a/f; mv a/f b/g; ln b/g a/h; mv b /tmp/b; cat /tmp/b/g a/h"
+    done = await sandbox.run(["sh", "-c", script])
+    assert (done.stdout.text, done.stderr.text) == ("x\nx\n", "")
+
+
 @pytest.mark.skipif(landlock_version() < TCP_VERSION, reason="this kernel's Landlock knows no TCP")
 async def test_landlock_refuses_what_the_other_layers_might_not(python: RunPython) -> None:
     """Seen where no other layer refuses: the filter allows the calls."""

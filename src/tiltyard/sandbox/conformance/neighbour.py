@@ -15,9 +15,9 @@ from typing import Protocol
 
 from tiltyard.core.errors import SandboxError
 from tiltyard.core.execution import Enforcement, ExecResult, Limit, SandboxSpec
+from tiltyard.core.files import Entry
 from tiltyard.sandbox.conformance.case import SMALL
 from tiltyard.sandbox.conformance.host import tasks_below
-from tiltyard.sandbox.protocol import Entry
 
 OUTAGE_S = 25.0
 BEAT_RETRY_S = 0.02
