@@ -13,9 +13,6 @@
 #include <unistd.h>
 
 /* Younger than the headers of the systems that we build on. */
-#ifndef LANDLOCK_ACCESS_FS_REFER
-#define LANDLOCK_ACCESS_FS_REFER (1ull << 13)
-#endif
 struct ruleset {
   uint64_t files, network, scoped;
 };
@@ -23,19 +20,22 @@ struct ruleset {
 #define NETWORK_CONNECT_TCP (1ull << 1)
 #define SCOPE_ABSTRACT_SOCKETS (1ull << 0)
 #define SCOPE_SIGNALS (1ull << 1)
+#define FILES_REFER (1ull << 13)
 #define VERSION_REFER 2
 #define VERSION_NETWORK 4
 #define VERSION_SCOPE 6
 
+/* A domain that handles any access to files refuses to move and link them from one directory to
+ * another, unless that is allowed by a rule, which the first version does not know. */
 static const char *allow_moving(int rules) {
-  struct landlock_path_beneath_attr all = {.allowed_access = LANDLOCK_ACCESS_FS_REFER,
-                                           .parent_fd = open("/", O_PATH | O_CLOEXEC)};
-  long failed = all.parent_fd < 0 ||
-                syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &all, 0);
+  struct landlock_path_beneath_attr everywhere = {
+      .allowed_access = FILES_REFER, .parent_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  if (everywhere.parent_fd < 0) return "open(/)";
+  long added = syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &everywhere, 0);
   int error = errno;
-  if (all.parent_fd >= 0) close(all.parent_fd);
+  close(everywhere.parent_fd);
   errno = error;
-  return failed ? "landlock_add_rule" : NULL;
+  return added ? "landlock_add_rule" : NULL;
 }
 
 const char *landlock_restrict(bool may_mount, bool has_network) {
@@ -43,11 +43,9 @@ const char *landlock_restrict(bool may_mount, bool has_network) {
       syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (version < 1) return NULL; /* not built in, or switched off at boot */
   struct ruleset ruleset = {.files = 0};
-  /* A domain that handles any access to files may not mount, which a zygote does for its runs; nor move
-   * anything from one directory to another, unless that is handled too, and allowed. */
+  /* A domain that handles any access to files may not mount, which a zygote does for its runs. */
   if (!may_mount && version >= VERSION_REFER)
-    ruleset.files =
-        LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_REFER;
+    ruleset.files = LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK | FILES_REFER;
   if (version >= VERSION_NETWORK && !has_network)
     ruleset.network = NETWORK_BIND_TCP | NETWORK_CONNECT_TCP;
   if (version >= VERSION_SCOPE) ruleset.scoped = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS;

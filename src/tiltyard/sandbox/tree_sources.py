@@ -32,16 +32,27 @@ _TAR_BUFFER_BYTES = 64 * 1024
 
 
 def slices(records: Iterator[bytes]) -> Generator[tuple[bytes, bool], None, None]:
-    """Joins records into frames' worth of them; each with whether it is the last."""
+    """Joins records into frames' worth of them; each with whether it is the last.
+
+    What came before an entry that is refused is still given, so that it arrives whole.
+    """
     pending: list[bytes] = []
     size = 0
-    for record in records:
-        if len(pending) == SLICE_RECORDS_MAX or (pending and size + len(record) > SLICE_BYTES_MAX):
-            yield b"".join(pending), False
-            pending, size = [], 0
-        pending.append(record)
-        size += len(record)
-    yield b"".join(pending), True
+    refused: TreeError | None = None
+    try:
+        for record in records:
+            full = size + len(record) > SLICE_BYTES_MAX or len(pending) == SLICE_RECORDS_MAX
+            if pending and full:
+                yield b"".join(pending), False
+                pending, size = [], 0
+            pending.append(record)
+            size += len(record)
+    except TreeError as error:
+        refused = error
+    if pending or refused is None:
+        yield b"".join(pending), refused is None
+    if refused is not None:
+        raise refused
 
 
 @contextmanager
