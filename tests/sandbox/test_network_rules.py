@@ -240,6 +240,7 @@ def test_rules_that_cannot_be_meant(rule: str) -> None:
         (Network(allow=("example.org",)), "make no sense with the mode none"),
         (Network(mode=NetworkMode.OPEN, allow=("example.org",)), "make no sense"),
         (Network(mode=NetworkMode.ALLOW, allow=("a.example",) * (RULES_MAX + 1)), "more than"),
+        (Network(mode=NetworkMode.ALLOW, allow="abc"), "are a tuple"),  # type: ignore[arg-type]
         (Network(mode=NetworkMode.LOOPBACK, bandwidth_up_bytes_s=10**6), "makes no sense"),
         (Network(mode=NetworkMode.OPEN, bandwidth_up_bytes_s=0), "bandwidth_up_bytes_s is 0"),
         (Network(mode=NetworkMode.OPEN, bandwidth_down_bytes_s=-1), "must be a whole number"),

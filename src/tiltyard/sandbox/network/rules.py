@@ -163,6 +163,11 @@ def rules_of(network: Network) -> Rules:
             f"network rules make no sense with the mode {network.mode}.",
             fix="use the mode `allow`, or leave the rules out.",
         )
+    if not isinstance(network.allow, tuple):
+        raise SandboxRefused(
+            f"network rules are a tuple of strings, not {network.allow!r:.200}.",
+            fix='write `allow=("example.org",)`.',
+        )
     if len(network.allow) > RULES_MAX:
         raise SandboxRefused(
             f"{len(network.allow)} network rules are more than {RULES_MAX}.",
