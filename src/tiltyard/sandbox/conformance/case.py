@@ -86,6 +86,10 @@ class FileOperation(StrEnum):
     READ = "read"
     WRITE = "write"
     LIST = "list"
+    DIFF = "diff"
+    """What the sandbox changed; the path is of no effect."""
+    FORK = "fork"
+    """Reads the path in a fork of a snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ TASKS_SPARE = 40
 FATAL_SIGNALS = frozenset({4, 9, 11, 31})
 """ILL, KILL, SEGV, SYS: by which a kernel ends who tries."""
 WORDS_MAX = 200
+OUTAGE_MS = 15_000.0
 SECONDS_SPARE = 15.0
 """A busy machine may be this late without anything being wrong."""
 
@@ -110,6 +111,8 @@ def _around(case: Case, observed: Observed) -> Finding | None:
             return escaped("it read a private file of the host")
         if marks.neighbour_secret in text:
             return escaped("it read a file of the neighbour")
+    if around.lag_ms > OUTAGE_MS:
+        return escaped(f"the host itself stood still for {around.lag_ms / 1000:.0f} s")
     if case.ends_sandbox:
         return None
     if any(each.reason is Reason.SANDBOX_DIED for each in ran(observed)):
@@ -254,6 +257,8 @@ def answered(
     def judge(observed: Observed) -> Finding:
         if not observed.replies:
             return inconclusive(f"nothing was asked: {_ends(observed)}")
+        if any(reply.error == "NotOffered" for reply in observed.replies):
+            return inconclusive("the provider has not what the case asks for")
         for reply in observed.replies:
             problem = _problem_of(reply, may, errors)
             if problem:

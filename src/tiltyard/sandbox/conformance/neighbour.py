@@ -11,13 +11,15 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from tiltyard.core.changes import FileChange
 from tiltyard.core.errors import SandboxError
 from tiltyard.core.execution import Enforcement, ExecResult, Limit, SandboxSpec
 from tiltyard.core.files import Entry
 from tiltyard.sandbox.conformance.case import SMALL
 from tiltyard.sandbox.conformance.host import tasks_below
+from tiltyard.sandbox.snapshots import Snapshot
 
 OUTAGE_S = 25.0
 BEAT_RETRY_S = 0.02
@@ -56,6 +58,15 @@ class Box(Protocol):
     async def kill(self) -> None: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Freezable(Box, Protocol):
+    """A sandbox that can be frozen and compared, where a provider has such."""
+
+    async def snapshot(self) -> Snapshot: ...
+
+    async def diff(self) -> tuple[FileChange, ...]: ...
 
 
 class Maker(Protocol):

@@ -33,15 +33,26 @@ from tiltyard.sandbox.conformance.judging import (
     inconclusive,
     not_enforced,
 )
-from tiltyard.sandbox.conformance.neighbour import SPEC, Box, Maker, Neighbour
+from tiltyard.sandbox.conformance.neighbour import (
+    SPEC,
+    Box,
+    Freezable,
+    Maker,
+    Neighbour,
+)
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
 
 CASE_TIMEOUT_S = 150.0
 """More than all time limits inside a case together: over it, something did not hold."""
 KILL_TIMEOUT_S = 20.0
+READ_KEPT_BYTES = 1024
 RUN_WALL_S = 20.0
 WHOLE = frozenset(Enforcement) - {Enforcement.NONE, Enforcement.RLIMIT}
+
+
+class NotOffered(SandboxError):
+    """The provider lacks what a case asks of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,11 +267,15 @@ class _Attack:
             try:
                 match request.operation:
                     case FileOperation.READ:
-                        content += (await box.read(path))[:1024]
+                        content += (await box.read(path))[:READ_KEPT_BYTES]
                     case FileOperation.WRITE:
                         await box.write(path, request.content)
                     case FileOperation.LIST:
                         names += [entry.name for entry in await box.list(path)]
+                    case FileOperation.DIFF:
+                        names += [change.path for change in await _freezable(box).diff()]
+                    case FileOperation.FORK:
+                        content += await self._read_in_fork(_freezable(box), path)
             except (SandboxError, ValueError) as caught:
                 error = type(caught).__name__
         return FileReply(
@@ -270,6 +285,14 @@ class _Attack:
             error=error,
             elapsed_s=loop.time() - start_s,
         )
+
+    async def _read_in_fork(self, box: Freezable, path: str) -> bytes:
+        async with await box.snapshot() as snapshot:
+            fork = await self._subject.maker.create(snapshot.spec)
+            try:
+                return (await fork.read(path))[:READ_KEPT_BYTES]
+            finally:
+                await fork.close()
 
     async def _let_runs_loose(self) -> None:
         kept = self._subject.kept
@@ -291,6 +314,12 @@ class _Attack:
                     ending = await run.ended()
                     said = run.stdout.result().text + run.stderr.result().text
                     self._answers.append(f"{said}\nfact ending: {ending.reason}\n")
+
+
+def _freezable(box: Box) -> Freezable:
+    if isinstance(box, Freezable):
+        return box
+    raise NotOffered("this provider has no snapshots.")
 
 
 async def _answers(box: Box) -> bool:

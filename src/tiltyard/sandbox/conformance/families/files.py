@@ -53,13 +53,13 @@ end()
 """
 _PLACES = """
 target = os.path.dirname(os.environ["HOST_SECRET_PATH"])
-for directory in ("real", "a/b/c", "elsewhere"):
+for directory in ("real", "a/b/c"):
     os.makedirs(directory)
 for path in ("real/secret", "a/b/c/secret"):
     with open(path, "w") as file:
         file.write("own")
 os.symlink("real", "spot")
-os.symlink(target, "outward")
+os.symlink(target, "a/outward")
 end()
 """
 _SWAPS_LINKS = """
@@ -73,12 +73,12 @@ while time.monotonic() < stop:
 end()
 """
 _SWAPS_DIRECTORIES = """
-moves = (("a/b", "elsewhere/b"), ("outward", "a/b"), ("a/b", "outward"), ("elsewhere/b", "a/b"))
+moves = (("b", "aside"), ("outward", "b"), ("b", "outward"), ("aside", "b"))
 stop = time.monotonic() + 1.5
 while time.monotonic() < stop:
     for old, new in moves:
         try:
-            os.rename(old, new)
+            os.rename(f"a/{old}", f"a/{new}")
         except OSError:
             pass  # the host has just made a directory there
 end()
