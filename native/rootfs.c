@@ -182,14 +182,30 @@ static const char *fill_layer(uint32_t image) {
   return NULL;
 }
 
-static const char *mount_proc(bool masked) {
+/* All sandboxes of an ordinary user are one user to the kernel. None may use up that user's watches. */
+static const char *share_watches(void) {
+  static const char *const shares[][2] = {{"max_inotify_instances", "32"}, {"max_inotify_watches", "8192"}};
+  for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+    int fd = open(staged("box/root/proc/sys/user/%s", shares[i][0]), O_WRONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) continue; /* built without */
+    bool wrote = fd >= 0 && write(fd, shares[i][1], strlen(shares[i][1])) > 0;
+    int error = errno;
+    if (fd >= 0) close(fd);
+    errno = error;
+    if (!wrote) return "write(user.max_inotify)";
+  }
+  return NULL;
+}
+
+static const char *mount_proc(const struct rootfs *rootfs) {
   static const char *const hidden_directories[] = {"acpi", "asound", "scsi", "fs", "irq", "bus"};
   static const char *const hidden_files[] = {"kcore", "keys", "key-users", "kmsg", "kallsyms",
                                              "sysrq-trigger", "timer_list", "sched_debug",
                                              "latency_stats", "modules", "interrupts"};
   if (mount("proc", staged("box/root/proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL))
     return "mount(proc)";
-  if (!masked) return NULL;
+  const char *failed = rootfs->first_id ? NULL : share_watches();
+  if (failed || rootfs->for_zygotes) return failed;
   for (size_t i = 0; i < sizeof hidden_directories / sizeof *hidden_directories; i++)
     if (mount(staged("empty"), staged("box/root/proc/%s", hidden_directories[i]), NULL, MS_BIND, NULL) &&
         errno != ENOENT)
@@ -264,7 +280,7 @@ const char *rootfs_enter(const struct rootfs *rootfs) {
             "newinstance,ptmxmode=0666,mode=0620"))
     return "mount(devpts)";
   if (mount(staged("box/shm"), staged("box/root/dev/shm"), NULL, MS_BIND, NULL)) return "bind(shm)";
-  if ((failed = mount_proc(!rootfs->for_zygotes))) return failed;
+  if ((failed = mount_proc(rootfs))) return failed;
   if (chdir(staged("box/root"))) return "chdir(root)";
   if (syscall(SYS_pivot_root, ".", ".")) return "pivot_root";
   if (umount2(".", MNT_DETACH)) return "umount(old root)";

@@ -260,8 +260,6 @@ CASES = (
         witness=Program(source=_NEEDS_QUOTAS),
         judge=together(succeeds(), _neighbour_says),
         limits=MANY,
-        known=ONE_USER,
-        known_rungs=USER_RUNG,
         slow=True,
     ),
     Case(
