@@ -8,7 +8,15 @@ import pytest
 from tiltyard.core.execution import MIB, Enforcement, Limit, Limits
 from tiltyard.sandbox.ending import Usage
 from tiltyard.sandbox.native import cgroups
-from tiltyard.sandbox.native.cgroups import Hierarchy, detect, enforcement, plan, readings
+from tiltyard.sandbox.native.cgroups import (
+    Hierarchy,
+    Readings,
+    detect,
+    enforcement,
+    plan,
+    readings,
+)
+from tiltyard.sandbox.native.counters import CounterFiles
 
 ROOT = Path("/sys/fs/cgroup")
 LIMITS = Limits(memory_bytes=64 * MIB, pids=10, cpus=0.5)
@@ -148,6 +156,14 @@ def test_limits_on_v2() -> None:
     }
 
 
+def read_once(found: Readings, *, reset_peak: bool = False) -> Usage:
+    files = CounterFiles()
+    usage = cgroups.read_usage(found, reset_peak=reset_peak, counters=files)
+    files.close(found.paths)
+    assert len(files) == 0
+    return usage
+
+
 def counters(base: Path, version: int, files: dict[str, str]) -> Usage:
     names = {"memory", "pids", "cpu"} | ({"cpuacct"} if version == 1 else set())
     tree = Hierarchy(version=version, controllers=frozenset(names), base=base)
@@ -156,7 +172,7 @@ def counters(base: Path, version: int, files: dict[str, str]) -> Usage:
     for name, content in files.items():
         (at / name).write_text(content)
     found = readings([tree], owner="owner", sandbox="s1")
-    return cgroups.read_usage(found, reset_peak=False)
+    return read_once(found)
 
 
 def test_readings_of_v1(tmp_path: Path) -> None:
@@ -200,7 +216,7 @@ def test_readings_of_v2(tmp_path: Path) -> None:
 def test_readings_of_what_has_gone(tmp_path: Path) -> None:
     used = counters(tmp_path, 1, {})
     assert (used.cpu_s, used.memory_peak_bytes, used.oom_kills) == (None, None, 0)
-    nothing = cgroups.read_usage(readings([], owner="o", sandbox="s"), reset_peak=True)
+    nothing = read_once(readings([], owner="o", sandbox="s"), reset_peak=True)
     assert nothing.cpu_s is nothing.memory_peak_bytes is None
 
 
@@ -210,8 +226,8 @@ def test_the_peak_starts_anew_where_the_kernel_lets_it(tmp_path: Path) -> None:
     peak.parent.mkdir(parents=True)
     peak.write_text("9\n")
     found = readings([tree], owner="o", sandbox="s")
-    assert cgroups.read_usage(found, reset_peak=False).memory_peak_bytes == 9
-    cgroups.read_usage(found, reset_peak=True)
+    assert read_once(found).memory_peak_bytes == 9
+    read_once(found, reset_peak=True)
     assert peak.read_text().startswith("0")
 
 
@@ -248,3 +264,30 @@ def test_one_owner_is_removed_alone(tmp_path: Path) -> None:
 
 def test_a_process_that_is_not_has_no_start() -> None:
     assert cgroups.start_time_of(4194305) is None
+
+
+def test_counters_are_read_anew_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "counter"
+    path.write_text("1\n")
+    files = CounterFiles()
+    assert files.read(str(path)) == b"1\n"
+    files.write(str(path), b"25")
+    assert files.read(str(path)) == b"25"
+    files.close([str(path)])
+    assert files.read(str(tmp_path / "missing")) == files.read("") == b""
+    files.write(str(tmp_path / "missing"), b"0")
+    assert len(files) == 0
+
+
+def test_no_more_files_stay_open_than_may(tmp_path: Path) -> None:
+    files = CounterFiles(open_max=3)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    paths = [tmp_path / str(number) for number in range(5)]
+    for path in paths:
+        path.write_text(path.name)
+    for _ in range(2):
+        assert [files.read(str(path)) for path in paths] == [b"0", b"1", b"2", b"3", b"4"]
+        assert len(files) == 3
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + 3
+    files.close(map(str, paths))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -13,14 +13,13 @@ from pathlib import Path
 
 from tiltyard.core.execution import Enforcement, Limit, Limits
 from tiltyard.sandbox.ending import Usage
+from tiltyard.sandbox.native.counters import CounterFiles
 
 PREFIX = "tiltyard-"
 CPU_PERIOD_US = 100_000
 SOCKET_BYTES_MAX = 64 * 1024 * 1024
 """Enough for a thousand busy connections. All sockets of the machine share some percents of its
 memory, and when those are gone nobody's connections go on."""
-READ_BYTES_MAX = 4096
-"""More than any cgroup's table, and what the kernel gives at once."""
 _WANTED = ("memory", "pids", "cpu", "cpuacct")
 _OWN_NAME = re.compile(rf"{PREFIX}(\d+)-(\d+)-\d+$")
 
@@ -189,6 +188,10 @@ class Readings:
     cpu_field: str = ""
     """The line of `cpu` that counts, in microseconds; empty: the file is one number, in ns."""
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (self.memory, self.peak, self.oom, self.pids, self.cpu)
+
 
 def readings(hierarchies: Iterable[Hierarchy], *, owner: str, sandbox: str) -> Readings:
     """Where a sandbox's counters are."""
@@ -212,27 +215,27 @@ def readings(hierarchies: Iterable[Hierarchy], *, owner: str, sandbox: str) -> R
     return Readings(**paths, peak_reset=first_memory, cpu_field="usage_usec" if second_cpu else "")
 
 
-def read_usage(files: Readings, *, reset_peak: bool) -> Usage:
+def read_usage(files: Readings, *, reset_peak: bool, counters: CounterFiles) -> Usage:
     """Reads a sandbox's counters; what has gone or does not exist reads as None or 0."""
     if reset_peak and files.peak_reset:
-        _write(files.peak, b"0")
+        counters.write(files.peak, b"0")
     cpu_s: float | None = None
-    cpu = _read(files.cpu)
+    cpu = counters.read(files.cpu)
     if cpu and files.cpu_field:
         cpu_s = _field(cpu, files.cpu_field.encode()) / 1e6
     elif cpu:
         cpu_s = int(cpu) / 1e9
     return Usage(
         cpu_s=cpu_s,
-        memory_peak_bytes=read_number(files.peak),
-        oom_kills=_field(_read(files.oom), b"oom_kill"),
-        pids_refused=_field(_read(files.pids), b"max"),
+        memory_peak_bytes=read_number(files.peak, counters=counters),
+        oom_kills=_field(counters.read(files.oom), b"oom_kill"),
+        pids_refused=_field(counters.read(files.pids), b"max"),
     )
 
 
-def read_number(path: str) -> int | None:
+def read_number(path: str, *, counters: CounterFiles) -> int | None:
     """A file that is one number; None when it has gone or does not exist."""
-    number = _read(path)
+    number = counters.read(path)
     return int(number) if number else None
 
 
@@ -294,31 +297,6 @@ def _remove(owner: Path) -> bool:
         with suppress(OSError):
             directory.rmdir()
     return not owner.exists()
-
-
-# Read before and after each execution: a Path or a file object would cost more than the kernel.
-def _read(path: str) -> bytes:
-    if not path:
-        return b""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, READ_BYTES_MAX)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
-
-
-def _write(path: str, value: bytes) -> None:
-    with suppress(OSError):  # the sandbox has just gone; its readings are then None
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(fd, value)
-        finally:
-            os.close(fd)
 
 
 def _field(table: bytes, name: bytes) -> int:

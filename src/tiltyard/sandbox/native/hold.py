@@ -9,6 +9,7 @@ from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.ending import Usage
 from tiltyard.sandbox.native.cgroups import Readings, read_number, read_usage
+from tiltyard.sandbox.native.counters import CounterFiles
 from tiltyard.sandbox.native.layers import Layers
 from tiltyard.sandbox.native.outlet import Outlet
 from tiltyard.sandbox.snapshots import Snapshot
@@ -26,26 +27,28 @@ class NativeHold:
         pidfd: int,
         gone: "asyncio.Future[int]",
         files: Readings,
+        counters: CounterFiles,
         layers: Layers,
     ) -> None:
         self._sandbox_id = sandbox_id
         self._pidfd = pidfd
         self._gone = gone
         self._files = files
+        self._counters = counters
         self._layers = layers
         self.outlet: Outlet | None = None
         """Its way out to the network; None without one."""
-        gone.add_done_callback(lambda _: self.destroy())  # for one that nobody closes
+        gone.add_done_callback(self._end)  # also of one that nobody closes
 
     def read_usage(self, *, reset_peak: bool) -> Usage:
         """Reads the cgroups. After the sandbox's end only the last count of kills is left."""
         if self._gone.done():
             return Usage(cpu_s=None, memory_peak_bytes=None, oom_kills=self._gone.result())
-        return read_usage(self._files, reset_peak=reset_peak)
+        return read_usage(self._files, reset_peak=reset_peak, counters=self._counters)
 
     def read_memory_bytes(self) -> int | None:
         """What it holds now; None where no cgroup counts it, or when it is gone."""
-        return read_number(self._files.memory)
+        return read_number(self._files.memory, counters=self._counters)
 
     async def snapshot(self, spec: SandboxSpec) -> Snapshot:
         """Freezes its files as they are. Raises `SandboxError`."""
@@ -82,3 +85,7 @@ class NativeHold:
             ) from None
         if self.outlet is not None:
             await self.outlet.ended()
+
+    def _end(self, _: "asyncio.Future[int]") -> None:
+        self.destroy()
+        self._counters.close(self._files.paths)

@@ -21,6 +21,7 @@ from tiltyard.core.execution import (
 )
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.native import cgroups
+from tiltyard.sandbox.native.counters import CounterFiles
 from tiltyard.sandbox.native.hold import NativeHold
 from tiltyard.sandbox.native.image import ENVIRONMENT_HOME, PACKAGES_HOME, Image, host_image
 from tiltyard.sandbox.native.launcher import CreateOrder, Launcher, Made
@@ -74,6 +75,7 @@ class NativeProvider:
         self._swept_s = 0.0
         self._connected: set[Supervisor] = set()
         self._proxies = Proxies(SystemResolver() if resolver is None else resolver)
+        self._counters = CounterFiles()
         self._owner = ""
         self.isolation = "root" if os.geteuid() == 0 else "user-namespace"
         """The rung of the ladder that is in force. There is no silent lower one."""
@@ -207,7 +209,14 @@ class NativeProvider:
                 settings=plan.settings,
             )
         )
-        hold = NativeHold(id_, pidfd=made.pidfd, gone=made.gone, files=files, layers=layers)
+        hold = NativeHold(
+            id_,
+            pidfd=made.pidfd,
+            gone=made.gone,
+            files=files,
+            counters=self._counters,
+            layers=layers,
+        )
         supervisor = await self._complete(id_, made, hold, spec, rules)
         self._connected.add(supervisor)
         supervisor.lost.add_done_callback(lambda _: self._connected.discard(supervisor))
