@@ -100,7 +100,7 @@ async def test_a_closed_channel_ends_the_waiting() -> None:
 
 WRITTEN = st.lists(
     st.tuples(st.sampled_from(Stream), st.integers(0, 255), st.sampled_from([1, 100, 70_000])),
-    max_size=60,
+    max_size=30,
 )
 
 
@@ -111,7 +111,7 @@ async def read_out(reader: Chunks) -> dict[Stream, list[Chunk]]:
     return read
 
 
-@given(written=WRITTEN, turns=st.sets(st.integers(0, 60)))
+@given(written=WRITTEN, turns=st.sets(st.integers(0, 30)))
 def test_a_reader_reads_all_or_is_told_how_much_is_missing(
     written: list[tuple[Stream, int, int]], turns: set[int]
 ) -> None:
