@@ -11,6 +11,7 @@ SHELL := /bin/bash
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 SOAK_S ?= 600
+SOAK_CYCLES ?= 100000
 FUZZ_S ?= 300
 
 PY := .venv/bin/python
@@ -36,8 +37,8 @@ check: $(INSTALLED) lint  ## lint, types, contracts and the fast tests
 bench: peers $(INSTALLED)  ## measure against other systems; writes bench/results.json
 	$(PY) bench
 
-soak: peers $(INSTALLED)  ## repeat the crash and leak tests for SOAK_S seconds each
-	$(PY) -m pytest -m soak --soak-s $(SOAK_S) --timeout 0 $(PYTEST_ARGS)
+soak: peers $(INSTALLED)  ## crash for SOAK_S seconds, then make and destroy SOAK_CYCLES sandboxes
+	$(PY) -m pytest -m soak --soak-s $(SOAK_S) --soak-cycles $(SOAK_CYCLES) --timeout 0 -rP $(PYTEST_ARGS)
 
 fuzz: fuzzers $(INSTALLED)  ## fuzz the C programs for FUZZ_S seconds each; keeps its inputs in build/fuzz
 	cd tests && ../$(PY) -m native.seeds ../build/fuzz/seeds
