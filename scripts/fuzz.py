@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGETS = {"supervisor": "tiltyard-init", "launcher": "tiltyard-launcher"}
+PROGRAM = "tiltyard-launcher"
+"""What is fuzzed is one program; as pid 1 of a sandbox it is the supervisor."""
+TARGETS = ("supervisor", "launcher")
 CHECKS = "address,undefined"
 FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-common")
 VARIABLES = {"data": (".data", ".data.rel", ".data.rel.local"), "bss": (".bss",)}
@@ -134,7 +136,7 @@ def build(name: str, engine: Engine, *, native: Path, out: Path) -> Path:
     with tempfile.TemporaryDirectory() as place:
         scratch = Path(place)
         under = []
-        for source in _sources(native, TARGETS[name]):
+        for source in _sources(native, PROGRAM):
             target = scratch / f"under-{source.stem}.o"
             flags = (*FLAGS, *checks, *engine.instrument, *include)
             _run(engine.compiler, *flags, "-c", str(source), "-o", str(target))

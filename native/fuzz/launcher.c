@@ -6,10 +6,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
 static void enter(void) {
-  static char name[] = "tiltyard-launcher", connection[] = "4", host[] = "5", init[] = "/init",
+  static char name[] = "tiltyard-launcher", connection[] = "4", host[] = "5",
               stage[] = "/stage", cgroup[] = "/cgroup/own";
-  char *arguments[] = {name, connection, host, init, stage, cgroup, NULL};
-  under_main(6, arguments);
+  char *arguments[] = {name, connection, host, stage, cgroup, NULL};
+  under_main(5, arguments);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {

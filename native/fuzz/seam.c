@@ -119,16 +119,22 @@ static void set_up(void) {
   snprintf(root_path, sizeof root_path, "%s/tiltyard-fuzz-XXXXXX", place ? place : "/tmp");
   if (!mkdtemp(root_path)) seam_fail("cannot make a temporary directory");
   int root = open(root_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 3; fd < ROOT_FD; fd++)
-    if (fcntl(fd, F_GETFD) < 0) dup3(nothing, fd, O_CLOEXEC);
-  if (root < 0 || nothing < 0 || (root != ROOT_FD && dup3(root, ROOT_FD, O_CLOEXEC) < 0))
+    if (fcntl(fd, F_GETFD) < 0) seam_nothing_at(fd);
+  if (root < 0 || (root != ROOT_FD && dup3(root, ROOT_FD, O_CLOEXEC) < 0))
     seam_fail("cannot take a descriptor");
   world.root = ROOT_FD;
   blocks = malloc(BLOCKS_MAX * sizeof *blocks);
   if (!blocks) seam_fail("no memory");
   dirty = true;
   fresh(true);
+}
+
+void seam_nothing_at(int fd) {
+  int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (nothing == fd) return;
+  if (nothing < 0 || dup3(nothing, fd, O_CLOEXEC) < 0) seam_fail("cannot open /dev/null");
+  close(nothing);
 }
 
 int seam_connection(int wanted) {

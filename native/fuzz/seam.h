@@ -29,4 +29,7 @@ uint32_t seam_choice(uint32_t below);
 /* A descriptor that is the connection to the host, until the next run. */
 int seam_connection(int wanted);
 
+/* Makes a descriptor one of /dev/null. */
+void seam_nothing_at(int fd);
+
 #endif

@@ -1,9 +1,9 @@
 /* Fuzzes all that tiltyard-init is sent, and all that programs can do to it. See seam.c. */
-#include <stdbool.h>
-
+#include "init.h"
 #include "seam.h"
 
 #define CONNECTION 3
+#define SCORE 4
 /* Its two buffers, what 64 executions may hold, and no more: a request that keeps memory is a leak
  * of every sandbox. */
 #define LEFT_MAX 512
@@ -11,11 +11,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
 static void enter(void) {
-  static char name[] = "tiltyard-init", option[] = "--for-zygotes";
-  char *arguments[] = {name, option, NULL};
-  bool for_zygotes = seam_choice(2);
-  if (!for_zygotes) arguments[1] = NULL;
-  under_main(for_zygotes ? 2 : 1, arguments);
+  seam_nothing_at(SCORE);
+  init_run(CONNECTION, SCORE, seam_choice(2));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {

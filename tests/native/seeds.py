@@ -71,6 +71,7 @@ def order(number: int) -> CreateOrder:
         disk_bytes=1 << 20,
         inodes=256,
         for_zygotes=bool(number & 1),
+        lifetime_s=number * 10,
         first_id=2_000_000_000,
         oom_file="/cgroup/own/s1/memory.oom_control",
         directories=[f"/cgroup/own/s{number}"],
