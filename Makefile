@@ -44,6 +44,13 @@ fuzz: fuzzers $(INSTALLED)  ## fuzz the C programs for FUZZ_S seconds each; keep
 	cd tests && ../$(PY) -m native.seeds ../build/fuzz/seeds
 	$(PY) scripts/fuzz.py --seconds $(FUZZ_S) --inputs build/fuzz/seeds
 
+# The sanitized programs are installed beside the others, and found first by Python's own path.
+asan: $(INSTALLED)  ## run the sandbox tests with the C programs under AddressSanitizer
+	rm -rf build/asan
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target build/asan \
+	  -C cmake.define.TILTYARD_SANITIZE=ON -C build-dir=build/asan-cmake .
+	PYTHONPATH=build/asan $(PY) -m pytest tests/sandbox tests/native/test_frames.py $(PYTEST_ARGS)
+
 clean:  ## remove the environment, the build and the caches; keeps runs/
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

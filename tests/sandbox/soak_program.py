@@ -61,7 +61,10 @@ def link(pid: int, path: str) -> str:
 
 
 def mounts(pid: str) -> list[str]:
-    return Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
+    """The mounts of ours that a process sees. Others on the machine come and go by themselves."""
+    lines = Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
+    stages = tuple(line.split(" ")[4] for line in lines if "tiltyard-stage" in line)
+    return [line for line in lines if "tiltyard" in line or line.split(" ")[4].startswith(stages)]
 
 
 def staged(launcher: int) -> int:
