@@ -87,6 +87,17 @@ pid_t seam_waitpid(pid_t pid, int *status, int options) {
   return seam_wait4(pid, status, options, NULL);
 }
 
+int seam_waitid(idtype_t type, id_t id, siginfo_t *found, int options) {
+  (void)type, (void)id, (void)options;
+  memset(found, 0, sizeof *found);
+  if (world.reaped == world.processes) {
+    errno = ECHILD;
+    return -1;
+  }
+  if (world.dead[world.reaped]) found->si_pid = FIRST_PID + world.reaped;
+  return 0;
+}
+
 static size_t from_world(void *buffer, size_t size) {
   size_t count = seam_choice(PIECE_BYTES_MAX + 1);
   size_t there = (size_t)(world.input.world_end - world.input.world);
