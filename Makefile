@@ -4,12 +4,15 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check bench soak clean lint system peers
+.PHONY: help demo test check bench soak fuzz asan clean lint system peers fuzzers
 
-# What a user may set: make demo DEMO_ARGS="--seed 7", make test PYTEST_ARGS="-x", make soak SOAK_S=60
+# What a user may set: make demo DEMO_ARGS="--seed 7", make test PYTEST_ARGS="-x", make soak SOAK_S=60,
+# make fuzz FUZZ_S=3600
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 SOAK_S ?= 600
+SOAK_CYCLES ?= 100000
+FUZZ_S ?= 300
 
 PY := .venv/bin/python
 # Part of the stamp's name is a checksum of the directory, because an environment does not survive
@@ -24,7 +27,7 @@ help:  ## list the targets
 demo: $(INSTALLED)  ## watch a model get better at repairing code (about 12 minutes)
 	.venv/bin/tiltyard demo $(DEMO_ARGS)
 
-test: peers $(INSTALLED) lint  ## run every check and every test, then the sandbox tests as an ordinary user
+test: peers fuzzers $(INSTALLED) lint  ## run every check and every test, then the sandbox tests as an ordinary user
 	$(PY) -m pytest $(PYTEST_ARGS)
 	scripts/test-as-user $(PYTEST_ARGS)
 
@@ -34,8 +37,19 @@ check: $(INSTALLED) lint  ## lint, types, contracts and the fast tests
 bench: peers $(INSTALLED)  ## measure against other systems; writes bench/results.json
 	$(PY) bench
 
-soak: peers $(INSTALLED)  ## repeat the crash and leak tests for SOAK_S seconds each
-	$(PY) -m pytest -m soak --soak-s $(SOAK_S) --timeout 0 $(PYTEST_ARGS)
+soak: peers $(INSTALLED)  ## crash for SOAK_S seconds, then make and destroy SOAK_CYCLES sandboxes
+	$(PY) -m pytest -m soak --soak-s $(SOAK_S) --soak-cycles $(SOAK_CYCLES) --timeout 0 -rP $(PYTEST_ARGS)
+
+fuzz: fuzzers $(INSTALLED)  ## fuzz the C programs for FUZZ_S seconds each; keeps its inputs in build/fuzz
+	cd tests && ../$(PY) -m native.seeds ../build/fuzz/seeds
+	$(PY) scripts/fuzz.py --seconds $(FUZZ_S) --inputs build/fuzz/seeds
+
+# The sanitized programs are installed beside the others, and found first by Python's own path.
+asan: $(INSTALLED)  ## run the sandbox tests with the C programs under AddressSanitizer
+	rm -rf build/asan
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target build/asan \
+	  -C cmake.define.TILTYARD_SANITIZE=ON -C build-dir=build/asan-cmake .
+	PYTHONPATH=build/asan $(PY) -m pytest tests/sandbox tests/native/test_frames.py $(PYTEST_ARGS)
 
 clean:  ## remove the environment, the build and the caches; keeps runs/
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -52,6 +66,9 @@ system:
 
 peers:
 	@scripts/setup-system --peers
+
+fuzzers:
+	@scripts/setup-system --fuzz
 
 $(INSTALLED): $(BUILD_INPUTS) | system
 	@rm -f .venv/.installed-*

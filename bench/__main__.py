@@ -9,9 +9,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+import crowds
+import interpreters
 import rollouts
 import sandboxes
 from board import Board
+from goals import compared
 from peers import use_pidfds
 from rows import merge_rows, read_rows
 from tiltyard.core.errors import TiltyardError
@@ -19,6 +22,9 @@ from tiltyard.core.errors import TiltyardError
 BENCHES: list[tuple[str, Callable[[Board], Awaitable[None]]]] = [
     ("sandbox", sandboxes.one_by_one),
     ("sandbox-load", sandboxes.under_load),
+    ("sustained", crowds.sustained),
+    ("idle", crowds.idle),
+    ("interpreters", interpreters.one_by_one),
     ("verification", rollouts.one_by_one),
     ("rollouts", rollouts.under_load),
 ]
@@ -45,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bench: {error}")
         return EXIT_USAGE
     board.show_tables()
+    for line in compared(board.rows):
+        board.say(line)
     board.describe_machine()
     board.say(f"{len(board.rows)} rows are in {options.output}")
     if interrupted:

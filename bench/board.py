@@ -107,7 +107,8 @@ def _table(title: str, rows: Sequence[Row]) -> Table:
     by_rate = "/c" in rows[0].name
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("system", no_wrap=True)
-    for heading in ("n", "p50 ms", "p95 ms", "p99 ms", "per s"):
+    unit = rows[0].unit
+    for heading in ("n", f"p50 {unit}", f"p95 {unit}", f"p99 {unit}", "per s"):
         table.add_column(heading, justify="right", no_wrap=True)
     for peer in peers:
         table.add_column(f"{'per s' if by_rate else 'p50'} / {_system(peer)}", justify="right")

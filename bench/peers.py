@@ -23,14 +23,17 @@ async def run_program(
     expected_code: int = 0,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """Runs a program to its end. Raises PeerFailed for any other exit code."""
+    """Runs a program to its end. Raises PeerFailed for any other exit code, or when it hangs."""
     process = await asyncio.create_subprocess_exec(
         *argv, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=cwd, env=env
     )
     try:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             out, err = await process.communicate()
+    except TimeoutError:
+        raise PeerFailed(f"{argv[0]} did not end within {timeout_s:.0f} s") from None
     finally:
         if process.returncode is None:
             process.kill()

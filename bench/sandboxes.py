@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from board import Board
+from containers import container_peers
 from peers import bwrap_argv, run_program
 from race import PeerFailed, System, race
 from tiltyard.core.errors import SandboxError
@@ -24,8 +25,11 @@ SETTLE_LOOK_S = 0.0002
 
 async def one_by_one(board: Board) -> None:
     """One caller, each operation on a system at rest."""
-    async with systems(board, "sandbox") as racing:
-        await race(board, "sandbox", racing, paced=True)
+    async with (
+        systems(board, "sandbox") as racing,
+        container_peers(board, "sandbox", PROGRAM) as containers,
+    ):
+        await race(board, "sandbox", [*racing, *containers], paced=True)
 
 
 async def under_load(board: Board) -> None:

@@ -25,6 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=3.0,
         help="how long each soak test repeats its crashes, in seconds",
     )
+    group.addoption(
+        "--soak-cycles",
+        type=int,
+        default=300,
+        help="how many sandboxes the soak test makes and destroys",
+    )
 
 
 def sandbox_refusal() -> str | None:
@@ -49,6 +55,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def soak_s(request: pytest.FixtureRequest) -> float:
     """How many seconds a soak test goes on: a few in the ordinary suite, many in `make soak`."""
     return float(request.config.getoption("--soak-s"))
+
+
+@pytest.fixture
+def soak_cycles(request: pytest.FixtureRequest) -> int:
+    """How many times a soak test that counts goes round."""
+    return int(request.config.getoption("--soak-cycles"))
 
 
 @pytest.fixture(scope="session")

@@ -19,11 +19,14 @@ SANDBOX = ("native-warm", "native-cold", "native-exec")
 OURS = {
     *(f"sandbox/{name}" for name in SANDBOX),
     *(f"sandbox-load/{name}/c{count}" for name in SANDBOX for count in (1, 2, 8)),
+    *("sustained/native-cold/c2", "idle/native-40"),
+    *("line/kept-interpreter", "pytest/kept-interpreter"),
     *("verification/split-calls", "verification/split-pytest"),
     *("rollouts/one-turn/c8", "rollouts/two-turns/c8"),
 }
 PEERS = {
-    *(f"sandbox/{name}" for name in ("subprocess", "bwrap")),
+    *(f"sandbox/{name}" for name in ("subprocess", "bwrap", "runc", "crun", "runsc", "docker")),
+    *(f"{race}/{name}" for race in ("line", "pytest") for name in ("subprocess", "bwrap")),
     *(f"sandbox-load/{name}/c{count}" for name in ("subprocess", "bwrap") for count in (1, 2, 8)),
     *(f"verification/pytest-{name}" for name in ("subprocess", "bwrap")),
     *(f"rollouts/pytest-{name}/c8" for name in ("subprocess", "bwrap")),
@@ -57,12 +60,13 @@ def test_a_quick_run_measures_everything(repository: Path, tmp_path: Path) -> No
     # A machine without a peer says so; it is never left out in silence.
     assert all(f"left out: {name.partition('/c')[0]}: " in said for name in missing), said
     for row in rows.values():
-        assert row["unit"] == "ms"
+        assert row["unit"] == ("MB" if row["name"].startswith("idle/") else "ms")
         assert row["n"] >= 1
         assert 0 < row["p50"] <= row["p95"] <= row["p99"]
         assert row["per_s"] > 0
     assert "load average" in said
     assert "comparable only within one run" in said
+    assert "goal sandbox/native-warm" in said
 
 
 @pytest.mark.sandbox
@@ -72,7 +76,8 @@ def test_a_missing_peer_is_left_out_with_its_reason(repository: Path, tmp_path: 
     with started(repository, *options, path=str(tmp_path)) as bench:
         said, _ = bench.communicate()
     assert bench.returncode == 0, said
-    assert "left out: sandbox/bwrap: bwrap is not installed" in said
+    for peer in ("bwrap", "runc", "crun", "runsc", "docker"):
+        assert f"left out: sandbox/{peer}: {peer} is not installed" in said
     assert rows_of(output).keys() == {f"sandbox/{name}" for name in (*SANDBOX, "subprocess")}
 
 

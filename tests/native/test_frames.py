@@ -1,12 +1,9 @@
-"""The C programs' parsing under hostile bytes: alone with sanitizers, and inside a sandbox."""
+"""A whole sandbox under hostile bytes. The fuzzers (test_fuzz.py) look into the programs alone."""
 
 import asyncio
 import random
-import shutil
 import struct
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +24,6 @@ from tiltyard.sandbox.protocol import (
     texts,
 )
 
-STREAMS = 2000
 LIMITS = ProgramLimits(
     wall_s=1.0, cpu_s=1, output_bytes_max=1000, open_files=20, processes=20, address_space_bytes=0
 )
@@ -138,50 +134,6 @@ def edges() -> Iterator[bytes]:
     yield frame(FrameType.WRITE, 1, b"\0" * BODY_BYTES_MAX)
     yield frame(FrameType.SPAWN, 1, b"\xff" * BODY_BYTES_MAX)
     yield b"".join(GOOD) * 50
-
-
-@pytest.fixture(scope="session")
-def driver(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The parser with a driver, built with the address and undefined-behaviour sanitizers."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("there is no C compiler")
-    program = tmp_path_factory.mktemp("driver") / "frames-driver"
-    native = repository / "native"
-    source = Path(__file__).parent / "frames_driver.c"
-    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", "-Wall", "-Wextra"]
-    checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    built = subprocess.run(
-        [
-            *(compiler, *flags, *checks, f"-I{native}", str(source), str(native / "frames.c")),
-            *("-o", str(program)),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if "cannot find" in built.stderr and "san" in built.stderr:
-        pytest.skip("this compiler has no sanitizer libraries")
-    assert built.returncode == 0, built.stderr
-    assert built.stderr == ""
-    return program
-
-
-@pytest.mark.slow
-def test_no_bytes_break_the_parser(driver: Path, tmp_path: Path) -> None:
-    chance = random.Random(20)  # noqa: S311 - which bytes
-    streams = [*edges(), *(mutated(chance) for _ in range(STREAMS))]
-    paths = []
-    for number, stream in enumerate(streams):
-        piece = chance.choice([0, 1, 3, 12, 13, 64]) if len(stream) < 10_000 else 0
-        paths.append(tmp_path / f"stream-{number}")
-        paths[-1].write_bytes(bytes([piece]) + stream)
-    done = subprocess.run(
-        [driver, *paths], capture_output=True, text=True, check=False, timeout=100
-    )
-    where = Path(done.stdout.split()[-1]).read_bytes()[:200]
-    assert done.returncode == 0, (where, done.stderr[-2000:])
-    assert len(done.stdout.split()) == len(streams)
 
 
 @pytest.mark.slow
