@@ -11,6 +11,7 @@ Exit codes, the same for every command:
 """
 
 import asyncio
+import io
 import os
 import signal
 import sys
@@ -24,6 +25,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.exceptions import TyperException
 
+from tiltyard.cli.plain import visible
 from tiltyard.core.errors import TaskError, TiltyardError, UsageError
 
 EXIT_OK, EXIT_LOOK, EXIT_USAGE, EXIT_CANNOT, EXIT_DEFECT = 0, 1, 2, 3, 70
@@ -65,6 +67,9 @@ def run_async(work: Coroutine[Any, Any, int]) -> int:
 
 def guarded(command: Callable[[], object]) -> NoReturn:
     """Runs a command line and exits with its code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What a terminal's encoding lacks is escaped, never an error: a path or a bar of a curve.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         result = command()
         code = result if isinstance(result, int) else EXIT_OK
@@ -125,8 +130,7 @@ def _defect(error: BaseException) -> int:
 
 def _say(label: str, style: str, text: str) -> None:
     """Prints text as it is: it may come from a server or a program and hold Rich's markup."""
-    safe = text.encode("utf-8", "backslashreplace").decode()
-    errors.print(Text.assemble((label, style), " ", safe))
+    errors.print(Text.assemble((label, style), " ", visible(text)))
 
 
 def _stdout_is_closed() -> bool:

@@ -12,10 +12,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
 from tiltyard.agents import parse_policy, read_fenced
 from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
+from tiltyard.cli.plain import shown
 from tiltyard.config import Settings
 from tiltyard.core.errors import StoreError
 from tiltyard.core.trajectory import Trajectory
@@ -187,8 +187,8 @@ def _print(trajectories: Sequence[Trajectory], directory: Path, *, as_json: bool
     mean = _mean(trajectories)
     console.print(f"outcomes: {told}; mean reward {'none' if mean is None else f'{mean:.3f}'}")
     for trajectory in [each for each in trajectories if each.verdict.outcome in FAULTS][:3]:
-        console.print(Text(f"{trajectory.id}: {trajectory.reward.why}", style="yellow"))
-    console.print(Text(f"see one: tiltyard show ID --run {directory}"), soft_wrap=True)
+        console.print(shown(f"{trajectory.id}: {trajectory.reward.why}", "yellow"))
+    console.print(shown(f"see one: tiltyard show ID --run {directory}"), soft_wrap=True)
 
 
 def _mean(trajectories: Sequence[Trajectory]) -> float | None:
@@ -208,7 +208,7 @@ def _families(trajectories: Sequence[Trajectory]) -> Table:
     for family, members in sorted(grouped.items()):
         mean = _mean(members)
         table.add_row(
-            Text(family),
+            shown(family),
             str(len(members)),
             str(sum(each.reward.value == 1.0 for each in members)),
             "none" if mean is None else f"{mean:.2f}",

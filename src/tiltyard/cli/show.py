@@ -5,7 +5,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import TypeAdapter
 from rich.console import Console
 from rich.panel import Panel
 from rich.syntax import Syntax
@@ -13,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiltyard.cli.boundary import EXIT_OK
+from tiltyard.cli.plain import json_tree, shown, visible
 from tiltyard.config import Settings
 from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import ExecResult
@@ -22,7 +22,6 @@ from tiltyard.store import RolloutRow, RunReader, RunStore
 
 SHOWN_CHARACTERS_MAX = 20_000
 LISTED_MAX = 100
-_TRAJECTORY = TypeAdapter(Trajectory)
 
 
 async def show(
@@ -41,8 +40,7 @@ async def show(
             return EXIT_OK
         trajectory = reader.read(reader.resolve(rollout))
     if as_json:
-        plain = _TRAJECTORY.dump_python(trajectory, mode="json", fallback=repr)
-        print(json.dumps(plain, indent=2))  # noqa: T201 - the command's output
+        print(json.dumps(json_tree(trajectory), indent=2))  # noqa: T201 - the command's output
     else:
         _print(trajectory, Console(highlight=False))
     return EXIT_OK
@@ -61,7 +59,7 @@ def _list(rows: Sequence[RolloutRow], directory: Path, *, as_json: bool) -> None
         table.add_column(name, overflow="fold")
     for row in rows[-LISTED_MAX:]:
         reward = "none" if row.reward is None else f"{row.reward:g}"
-        table.add_row(Text(row.id), row.outcome, reward, f"{row.passed} of {row.checks}")
+        table.add_row(shown(row.id), row.outcome, reward, f"{row.passed} of {row.checks}")
     console = Console(highlight=False)
     console.print(table)
     if len(rows) > LISTED_MAX:
@@ -79,8 +77,8 @@ def _newest(runs_dir: Path) -> Path:
 
 def _print(trajectory: Trajectory, console: Console) -> None:
     verdict = trajectory.verdict
-    console.print(Text(trajectory.id, style="bold"))
-    console.print(Text(f"task {trajectory.task_id}, seed {trajectory.seed}"))
+    console.print(shown(trajectory.id, "bold"))
+    console.print(shown(f"task {trajectory.task_id}, seed {trajectory.seed}"))
     code = ""
     for number, step in enumerate(trajectory.steps, start=1):
         console.rule(f"turn {number} of {len(trajectory.steps)}", align="left")
@@ -92,36 +90,36 @@ def _print(trajectory: Trajectory, console: Console) -> None:
         table.add_column(name, overflow="fold")
     for check in verdict.checks:
         style = "green" if check.status is CheckStatus.PASSED else "red"
-        table.add_row(Text(check.id), Text(check.status, style=style), Text(check.evidence))
+        table.add_row(shown(check.id), Text(check.status, style=style), shown(check.evidence))
     if verdict.checks:
         console.print(table)
     for sign in verdict.tamper:
-        console.print(Text(f"tamper: {sign}", style="red"))
+        console.print(shown(f"tamper: {sign}", "red"))
     if trajectory.shared_verdict_of:
         owner = trajectory.shared_verdict_of
-        console.print(Text(f"the verdict is that of the identical answer {owner}"))
+        console.print(shown(f"the verdict is that of the identical answer {owner}"))
     reward = "none" if trajectory.reward.value is None else f"{trajectory.reward.value:g}"
-    console.print(Text(f"outcome {verdict.outcome}, reward {reward}: {trajectory.reward.why}"))
+    console.print(shown(f"outcome {verdict.outcome}, reward {reward}: {trajectory.reward.why}"))
     versions = ", ".join(f"{name} {value}" for name, value in trajectory.versions.items() if value)
-    console.print(Text(f"{trajectory.wall_s:.2f} s; {versions}", style="dim"))
+    console.print(shown(f"{trajectory.wall_s:.2f} s; {versions}", "dim"))
 
 
 def _print_step(step: Step, before: str, console: Console) -> None:
-    console.print(Panel(Text(_cut(step.reply.text)), title="reply", title_align="left"))
+    console.print(Panel(shown(_cut(step.reply.text)), title="reply", title_align="left"))
     if step.code is None:
-        console.print(Text(f"no code: {step.problem}", style="red"))
+        console.print(shown(f"no code: {step.problem}", "red"))
         return
     if before:
         lines = difflib.unified_diff(
             before.splitlines(), step.code.splitlines(), "before", "after", lineterm=""
         )
-        console.print(Syntax(_cut("\n".join(lines)) or "unchanged", "diff"))
+        console.print(Syntax(visible(_cut("\n".join(lines))) or "unchanged", "diff"))
     else:
-        console.print(Syntax(_cut(step.code), "python", line_numbers=True))
+        console.print(Syntax(visible(_cut(step.code)), "python", line_numbers=True))
     if step.execution is not None:
-        console.print(Text(_execution(step.execution), style="dim"))
+        console.print(shown(_execution(step.execution), "dim"))
     if step.observation is not None:
-        console.print(Panel(Text(_cut(step.observation.text)), title="saw", title_align="left"))
+        console.print(Panel(shown(_cut(step.observation.text)), title="saw", title_align="left"))
 
 
 def _execution(execution: ExecResult) -> str:
