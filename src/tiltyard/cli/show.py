@@ -11,7 +11,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from tiltyard.cli.boundary import EXIT_OK
+from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
 from tiltyard.cli.plain import json_tree, shown, visible
 from tiltyard.config import Settings
 from tiltyard.core.errors import UsageError
@@ -22,6 +22,9 @@ from tiltyard.store import RolloutRow, RunReader, RunStore
 
 SHOWN_CHARACTERS_MAX = 20_000
 LISTED_MAX = 100
+LOST_SHOWN_MAX = 5
+LOOKED_AT_MAX = 100
+"""Runs in which nothing finished, such as demos stopped at once, are passed over: this many."""
 
 
 async def show(
@@ -32,18 +35,38 @@ async def show(
     Raises `UsageError` when there is none or several of that name.
     """
     directory = run_dir or _newest(settings.runs_dir)
-    if mend:
-        await RunStore.open(directory).close()
+    code = await _mend(directory) if mend else EXIT_OK
     with RunReader(directory) as reader:
         if rollout is None:
             _list(list(reader.iter_rows()), directory, as_json=as_json)
-            return EXIT_OK
+            return code
         trajectory = reader.read(reader.resolve(rollout))
     if as_json:
         print(json.dumps(json_tree(trajectory), indent=2))  # noqa: T201 - the command's output
     else:
         _print(trajectory, Console(highlight=False))
-    return EXIT_OK
+    return code
+
+
+async def _mend(directory: Path) -> int:
+    """Makes index and records agree, says what that took, and returns the exit code."""
+    store = RunStore.open(directory)
+    await store.close()
+    found = store.recovery
+    if found.index_remade:
+        errors.print(shown(f"the index was made again: {found.reindexed} rollouts"))
+    elif found.reindexed:
+        errors.print(shown(f"{found.reindexed} rollouts were added to the index"))
+    if found.torn_bytes:
+        errors.print(shown(f"{found.torn_bytes} bytes of unfinished records were cut off"))
+    lost = [f"{place}; what it held is lost" for place in found.damaged]
+    if found.lost:
+        lost.append(f"{found.lost} rollouts are lost: their records are gone from {directory}")
+    for line in lost[:LOST_SHOWN_MAX]:
+        errors.print(shown(line, "red"))
+    if len(lost) > LOST_SHOWN_MAX:
+        errors.print(f"and {len(lost) - LOST_SHOWN_MAX} more")
+    return EXIT_LOOK if lost else EXIT_OK
 
 
 def _list(rows: Sequence[RolloutRow], directory: Path, *, as_json: bool) -> None:
@@ -67,12 +90,24 @@ def _list(rows: Sequence[RolloutRow], directory: Path, *, as_json: bool) -> None
 
 
 def _newest(runs_dir: Path) -> Path:
-    runs = sorted(runs_dir.glob("*/index.sqlite"), key=lambda path: path.stat().st_mtime)
-    if not runs:
+    """The newest run in which a rollout has finished."""
+    indexes = runs_dir.glob("*/index.sqlite")
+    runs = [
+        path.parent for path in sorted(indexes, key=lambda path: path.stat().st_mtime, reverse=True)
+    ]
+    for directory in runs[:LOOKED_AT_MAX]:
+        with RunReader(directory) as reader:
+            if next(reader.iter_rows(), None) is not None:
+                return directory
+    if runs:
         raise UsageError(
-            f"there is no run in {runs_dir}.", fix="name one with --run, or make one: tiltyard run."
+            f"no rollout has finished in {runs[0].absolute()}, the newest run.",
+            fix="wait for one, or make another run: tiltyard run.",
         )
-    return runs[-1].parent
+    raise UsageError(
+        f"there is no run in {runs_dir.absolute()}.",
+        fix="name with --run what --out of a run was, or make one: tiltyard run.",
+    )
 
 
 def _print(trajectory: Trajectory, console: Console) -> None:
