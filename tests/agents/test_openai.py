@@ -66,6 +66,14 @@ def unavailable(status: int = 503, **headers: str) -> web.Response:
     )
 
 
+async def test_a_server_that_is_asked_too_much_is_not_said_to_be_away(
+    server: Server, policy: OpenAIPolicy
+) -> None:
+    server.handle = always(lambda: unavailable(429))
+    with pytest.raises(PolicyError, match=r"HTTP 429: busy.*Ask with fewer rollouts at once"):
+        await policy.respond(PROMPT)
+
+
 async def test_a_turn(server: Server, policy: OpenAIPolicy) -> None:
     server.handle = always(lambda: completion("```\nx = 1\n```", system_fingerprint="fp"))
     reply = await policy.respond(PROMPT)
@@ -203,7 +211,8 @@ async def test_what_passes_is_tried_again(
 
 async def test_trying_again_has_an_end(server: Server, policy: OpenAIPolicy) -> None:
     server.handle = always(unavailable)
-    with pytest.raises(PolicyError, match=r"model m at http://.*HTTP 503: busy \(6 attempts\)"):
+    said = r"model m at http://.*HTTP 503: busy \(6 attempts\).*See the server's log"
+    with pytest.raises(PolicyError, match=said):
         await policy.respond(PROMPT)
     assert len(server.requests) == 6
 
@@ -286,7 +295,8 @@ async def test_an_unreachable_server_is_soon_given_up() -> None:
     policy = OpenAIPolicy(url=f"http://127.0.0.1:{port}", model="m", api_key=None)
     async with asyncio.timeout(5):
         with pytest.raises(
-            PolicyError, match=rf"127.0.0.1:{port}.*\(2 attempts\).*Start the server"
+            PolicyError,
+            match=rf"127.0.0.1:{port}.*: Connection refused \(2 attempts\).*Start the server",
         ):
             await policy.respond(PROMPT)
     await policy.aclose()

@@ -66,7 +66,10 @@ def left_over() -> dict[str, set[str]]:
         "processes": {f"{pid} {_name(pid)}" for pid in descendants(os.getpid())},
         "cgroups": cgroups,
         "mounts": {line for line in mounts if "tiltyard" in line},
-        "directories": {str(path) for path in Path(tempfile.gettempdir()).glob("tiltyard*")},
+        # With our number: other programs on the machine make theirs meanwhile.
+        "directories": {
+            str(path) for path in Path(tempfile.gettempdir()).glob(f"tiltyard*{os.getpid()}*")
+        },
         "descriptors": {str(len(list(Path("/proc/self/fd").iterdir())))},
     }
 

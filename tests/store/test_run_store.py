@@ -200,13 +200,15 @@ async def test_full_segments_are_followed_by_new_ones(tmp_path: Path) -> None:
 async def test_create_refuses_a_run_and_open_refuses_anything_else(tmp_path: Path) -> None:
     async with RunStore.create(tmp_path / "run"):
         pass
-    with pytest.raises(StoreError, match="already holds a run"):
+    with pytest.raises(UsageError, match="already holds a run"):
         RunStore.create(tmp_path / "run")
     for opening in (RunStore.open, RunReader):
-        with pytest.raises(StoreError, match="is not a run directory"):
+        with pytest.raises(UsageError, match="is not a run directory"):
             opening(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match=r"file/below: Not a directory"):
+    with pytest.raises(
+        UsageError, match="file/below cannot be a run directory: a file is in the way"
+    ):
         RunStore.create(tmp_path / "file" / "below")
 
 

@@ -77,19 +77,22 @@ async def test_each_outcome_of_a_verifier_that_passes_all(outcome: Outcome) -> N
 
 
 @pytest.mark.parametrize(
-    ("error", "soundness"),
+    ("error", "soundness", "problems"),
     [
-        (GraderError("the tests are empty."), Soundness.UNSOUND),
-        (SandboxDied("killed."), Soundness.UNDECIDED),
+        # What is the task's fault is said once, not for each submission.
+        (GraderError("the tests are empty."), Soundness.UNSOUND, 1),
+        (SandboxDied("killed."), Soundness.UNDECIDED, 3),
     ],
 )
-async def test_an_error_of_the_verifier_is_a_report(error: Exception, soundness: Soundness) -> None:
+async def test_an_error_of_the_verifier_is_a_report(
+    error: Exception, soundness: Soundness, problems: int
+) -> None:
     async def verify(_task: Task, _submission: Submission) -> Verdict:
         raise error
 
     report = await check_task(TASK, verify)
     assert report.soundness is soundness
-    assert len(report.problems) == 3
+    assert len(report.problems) == problems
     assert str(error) in report.problems[0]
 
 
@@ -105,7 +108,9 @@ async def test_no_more_than_the_allowed_checks_run_at_once() -> None:
         return PASSED
 
     tasks = load_tasks("repair?count=20")
-    reports = await check_tasks(tasks, verify, concurrency=3)
+    told: list[TaskReport] = []
+    reports = await check_tasks(tasks, verify, concurrency=3, told=told.append)
+    assert set(told) == set(reports)
     assert [report.task_id for report in reports] == [task.id for task in tasks]
     assert most == 3
     with pytest.raises(UsageError, match="concurrency is 0"):

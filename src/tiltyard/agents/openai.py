@@ -6,6 +6,7 @@ rollout records as a fault of the infrastructure and never as a reward.
 """
 
 import asyncio
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -45,6 +46,8 @@ RESPONSE_BYTES_MAX = 8 * 1024 * 1024
 
 TOKENS_MAX = 4096
 """Asked for at most in one answer; a module of a thousand lines is longer than tasks ask for."""
+
+_UNREACHED_FIX = "Start the server, or correct the URL; then make these rollouts again."
 
 _log = structlog.get_logger("tiltyard.agents")
 
@@ -116,7 +119,8 @@ class OpenAIPolicy:
                 response = await self._post(prompt, tokens=asked_for_tokens)
             except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
                 failures += 1
-                wait_s = self._wait_s(failures, None, f"the connection failed: {error}")
+                said = f"the connection failed: {_in_words(error)}"
+                wait_s = self._wait_s(failures, None, said, fix=_UNREACHED_FIX)
             except TimeoutError:
                 raise self._error(
                     f"it did not answer within {self._reply_s_max:g} s",
@@ -134,21 +138,19 @@ class OpenAIPolicy:
                 if asked_for_tokens and _refuses_tokens(response, said):
                     self._stop_asking_for_tokens(said)
                     continue
+                fix = _status_fix(response.status)
                 if not _may_pass(response.status):
-                    raise self._error(said, fix=_status_fix(response.status))
+                    raise self._error(said, fix=fix)
                 failures += 1
-                wait_s = self._wait_s(failures, response.retry_after, said)
+                wait_s = self._wait_s(failures, response.retry_after, said, fix=fix)
             _log.info("policy_retried", policy=self.name, failures=failures, wait_s=wait_s)
             await asyncio.sleep(wait_s)
 
-    def _wait_s(self, failures: int, retry_after: str | None, said: str) -> float:
+    def _wait_s(self, failures: int, retry_after: str | None, said: str, *, fix: str) -> float:
         """How long to wait before the next attempt; raises when there shall be none."""
         asked_s = retry_after_s(retry_after, datetime.now(UTC))
         if failures >= (ATTEMPTS_MAX if self._reached else ATTEMPTS_UNREACHED_MAX):
-            raise self._error(
-                f"{said} ({failures} attempts)",
-                fix="Start the server, or correct the URL; then make these rollouts again.",
-            )
+            raise self._error(f"{said} ({failures} attempts)", fix=fix)
         if asked_s is None:
             return backoff_s(failures, self._rng)
         if asked_s > RETRY_AFTER_S_MAX:
@@ -229,6 +231,18 @@ async def _read_bounded(response: aiohttp.ClientResponse) -> tuple[bytes, bool]:
     return bytes(content), False
 
 
+def _in_words(error: aiohttp.ClientError) -> str:
+    """The system's reason without the library's notation for address and encryption."""
+    # One about a certificate has no cause, and its own words are clear.
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
+        error, aiohttp.ClientSSLError
+    ):
+        cause = error.os_error
+        number = cause.errno or 0  # below 0 for a name that is not found
+        return os.strerror(number) if number > 0 else cause.strerror or str(cause)
+    return str(error) or type(error).__name__
+
+
 def _may_pass(status: int) -> bool:
     return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
@@ -244,6 +258,10 @@ def _status_fix(status: int) -> str:
             return "Set OPENAI_API_KEY to a key that may use this model."
         case HTTPStatus.NOT_FOUND:
             return "Check the URL and the model's name; the server lists its models at /v1/models."
+        case HTTPStatus.TOO_MANY_REQUESTS:
+            return "Ask with fewer rollouts at once (--concurrency), or wait until it takes more."
+        case _ if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return "See the server's log: it runs, but could not answer."
         case _ if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
             return "Name the URL that the server redirects to."
         case _:

@@ -11,7 +11,10 @@ Exit codes, the same for every command:
 """
 
 import asyncio
+import errno
+import io
 import os
+import select
 import signal
 import sys
 import tempfile
@@ -24,6 +27,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.exceptions import TyperException
 
+from tiltyard.cli.plain import visible
 from tiltyard.core.errors import TaskError, TiltyardError, UsageError
 
 EXIT_OK, EXIT_LOOK, EXIT_USAGE, EXIT_CANNOT, EXIT_DEFECT = 0, 1, 2, 3, 70
@@ -65,8 +69,13 @@ def run_async(work: Coroutine[Any, Any, int]) -> int:
 
 def guarded(command: Callable[[], object]) -> NoReturn:
     """Runs a command line and exits with its code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What a terminal's encoding lacks is escaped, never an error: a path or a bar of a curve.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         result = command()
+        # Here, where a full disk can still be told, and not at Python's exit.
+        sys.stdout.flush()
         code = result if isinstance(result, int) else EXIT_OK
     except BaseException as error:  # noqa: BLE001 - the outermost boundary
         code = _explain(error)
@@ -82,8 +91,10 @@ def _explain(error: BaseException) -> int:
         case Terminated():
             return EXIT_TERMINATED
         case TyperException():
-            _say("error:", "red", str(error))
-            _say("fix:", "bold", "`--help` after the command tells its options.")
+            # Without words it is a command line without a command: the help has been printed.
+            if words := _words(error):
+                _say("error:", "red", words)
+                _say("fix:", "bold", "`--help` after the command tells its options.")
             return EXIT_USAGE
         case BaseExceptionGroup():
             # Tasks that failed together: the first one tells what happened.
@@ -94,9 +105,16 @@ def _explain(error: BaseException) -> int:
                 _say("fix:", "bold", error.fix)
             return EXIT_USAGE if isinstance(error, (UsageError, TaskError)) else EXIT_CANNOT
         case SystemExit(code=int(code)):
-            return code
-        case BrokenPipeError() if _stdout_is_closed():
+            # 1 is Rich's: whoever read our output has seen enough.
+            return EXIT_OK if code == 1 else code
+        case BrokenPipeError() if _output_is_refused():
             return EXIT_OK  # whoever read our output has seen enough
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG, filename=None):
+            # Of files of ours a `StoreError` tells; what has no name is the output.
+            _output_is_refused()
+            _say("error:", "red", f"the output cannot be written: {error.strerror}.")
+            _say("fix:", "bold", "free space where it goes, or send it elsewhere.")
+            return EXIT_CANNOT
         case _:
             return _defect(error)
 
@@ -125,15 +143,24 @@ def _defect(error: BaseException) -> int:
 
 def _say(label: str, style: str, text: str) -> None:
     """Prints text as it is: it may come from a server or a program and hold Rich's markup."""
-    safe = text.encode("utf-8", "backslashreplace").decode()
-    errors.print(Text.assemble((label, style), " ", safe))
+    errors.print(Text.assemble((label, style), " ", visible(text)))
 
 
-def _stdout_is_closed() -> bool:
+def _words(error: TyperException) -> str:
+    """What is wrong, with the option as it is typed; empty when only the help was asked for."""
+    words, _, _ = error.format_message().partition(", unable to parse")
+    return words.replace(": Input should be", ": must be")
+
+
+def _output_is_refused() -> bool:
+    """Whether standard output takes no more; if so it is given up, or Python's exit complains."""
+    waiting = select.poll()
+    waiting.register(sys.stdout.fileno(), select.POLLOUT)
+    gone = any(events & (select.POLLERR | select.POLLHUP) for _, events in waiting.poll(0))
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        # Python flushes once more at its exit, and would complain.
+        gone = True
+    if gone:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+    return gone

@@ -9,6 +9,7 @@ from tiltyard import __version__
 from tiltyard.cli.boundary import guarded, run_async
 from tiltyard.cli.logs import set_up_logs
 from tiltyard.config import load_settings
+from tiltyard.core.errors import UsageError
 
 app = typer.Typer(
     name="tiltyard",
@@ -16,11 +17,28 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 done but look, 2 wrong usage, 3 this machine or a server could "
     "not, 70 a defect of ours, 130 stopped. Settings: see docs/settings.md.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
 
+
+def _directory(text: str) -> Path:
+    if not text:
+        # Path would make it the current directory, and fill that.
+        raise UsageError("the directory's name is empty.", fix="Name one, or leave the option out.")
+    return Path(text)
+
+
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        parser=_directory,
+        metavar="DIRECTORY",
+        help="Run directory to make; a new one under runs/ by default.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 
@@ -94,9 +112,7 @@ def run_tasks(
         int, typer.Option(min=1, max=4096, help="Rollouts at once; sandboxes follow.")
     ] = 16,
     seed: Annotated[int, typer.Option(help="Seed of the rollouts.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Run directory to make; a new one under runs/ by default.")
-    ] = None,
+    out: Out = None,
     as_json: Json = False,
 ) -> int:
     """Let a policy attempt tasks in sandboxes, and keep every trajectory with its verdict."""
@@ -122,7 +138,13 @@ def show(
         typer.Argument(help="A rollout's id, or a unique beginning of it; none lists them."),
     ] = None,
     run_dir: Annotated[
-        Path | None, typer.Option("--run", help="The run directory; the newest one by default.")
+        Path | None,
+        typer.Option(
+            "--run",
+            parser=_directory,
+            metavar="DIRECTORY",
+            help="The run directory; by default the newest under runs/ with a finished rollout.",
+        ),
     ] = None,
     mend: Annotated[
         bool, typer.Option("--mend", help="First make the index again, after a crash.")
@@ -138,9 +160,7 @@ def show(
 @app.command()
 def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of model, tasks and sampling.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Run directory to make; a new one under runs/ by default.")
-    ] = None,
+    out: Out = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A minute of it, to see that everything works.")
     ] = False,

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +12,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
 from tiltyard.agents import parse_policy, read_fenced
-from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
+from tiltyard.cli.boundary import EXIT_CANNOT, EXIT_LOOK, EXIT_OK, errors
+from tiltyard.cli.plain import shown
 from tiltyard.config import Settings
 from tiltyard.core.errors import StoreError
 from tiltyard.core.trajectory import Trajectory
@@ -27,6 +27,7 @@ from tiltyard.tasks.catalog import load_tasks
 from tiltyard.wiring import open_yard
 
 RESULTS_FILE = "results.jsonl"
+FAULT_KINDS_SHOWN = 3
 FAULTS = (Outcome.INFRA_FAULT, Outcome.GRADER_FAULT)
 
 
@@ -86,8 +87,16 @@ async def run(options: RunOptions, settings: Settings) -> int:
             )
     if not options.as_json:
         Console(highlight=False).print(str(directory / RESULTS_FILE), soft_wrap=True)
-    faults = any(trajectory.verdict.outcome in FAULTS for trajectory in trajectories)
-    return EXIT_LOOK if faults else EXIT_OK
+    return exit_code(trajectory.verdict.outcome for trajectory in trajectories)
+
+
+def exit_code(outcomes: Iterable[Outcome]) -> int:
+    """What a run is to its caller: where nothing but faults of a server or a machine came of it,
+    these could not do it."""
+    seen = set(outcomes)
+    if seen == {Outcome.INFRA_FAULT}:
+        return EXIT_CANNOT
+    return EXIT_LOOK if seen.intersection(FAULTS) else EXIT_OK
 
 
 def new_run_directory(runs_dir: Path, label: str) -> Path:
@@ -186,9 +195,20 @@ def _print(trajectories: Sequence[Trajectory], directory: Path, *, as_json: bool
     told = ", ".join(f"{outcome} {count}" for outcome, count in counts.items() if count)
     mean = _mean(trajectories)
     console.print(f"outcomes: {told}; mean reward {'none' if mean is None else f'{mean:.3f}'}")
-    for trajectory in [each for each in trajectories if each.verdict.outcome in FAULTS][:3]:
-        console.print(Text(f"{trajectory.id}: {trajectory.reward.why}", style="yellow"))
-    console.print(Text(f"see one: tiltyard show ID --run {directory}"), soft_wrap=True)
+    for line in _fault_lines(trajectories):
+        console.print(shown(line, "yellow"), soft_wrap=True)
+    console.print(shown(f"see one: tiltyard show ID --run {directory}"), soft_wrap=True)
+
+
+def _fault_lines(trajectories: Sequence[Trajectory]) -> Iterator[str]:
+    """What went wrong, each kind once with how often, the most frequent first."""
+    faults = [each for each in trajectories if each.verdict.outcome in FAULTS]
+    counts = Counter((each.verdict.outcome, each.reward.why) for each in faults)
+    for (outcome, why), count in counts.most_common(FAULT_KINDS_SHOWN):
+        yield f"{outcome} {count} times: {why}" if count > 1 else f"{outcome}: {why}"
+    more = len(counts) - FAULT_KINDS_SHOWN
+    if more > 0:
+        yield f"and {more} other kinds of fault: see {RESULTS_FILE}"
 
 
 def _mean(trajectories: Sequence[Trajectory]) -> float | None:
@@ -208,7 +228,7 @@ def _families(trajectories: Sequence[Trajectory]) -> Table:
     for family, members in sorted(grouped.items()):
         mean = _mean(members)
         table.add_row(
-            Text(family),
+            shown(family),
             str(len(members)),
             str(sum(each.reward.value == 1.0 for each in members)),
             "none" if mean is None else f"{mean:.2f}",

@@ -5,14 +5,14 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import TypeAdapter
 from rich.console import Console
 from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from tiltyard.cli.boundary import EXIT_OK
+from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
+from tiltyard.cli.plain import json_tree, shown, visible
 from tiltyard.config import Settings
 from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import ExecResult
@@ -22,7 +22,9 @@ from tiltyard.store import RolloutRow, RunReader, RunStore
 
 SHOWN_CHARACTERS_MAX = 20_000
 LISTED_MAX = 100
-_TRAJECTORY = TypeAdapter(Trajectory)
+LOST_SHOWN_MAX = 5
+LOOKED_AT_MAX = 100
+"""Runs in which nothing finished, such as demos stopped at once, are passed over: this many."""
 
 
 async def show(
@@ -33,19 +35,38 @@ async def show(
     Raises `UsageError` when there is none or several of that name.
     """
     directory = run_dir or _newest(settings.runs_dir)
-    if mend:
-        await RunStore.open(directory).close()
+    code = await _mend(directory) if mend else EXIT_OK
     with RunReader(directory) as reader:
         if rollout is None:
             _list(list(reader.iter_rows()), directory, as_json=as_json)
-            return EXIT_OK
+            return code
         trajectory = reader.read(reader.resolve(rollout))
     if as_json:
-        plain = _TRAJECTORY.dump_python(trajectory, mode="json", fallback=repr)
-        print(json.dumps(plain, indent=2))  # noqa: T201 - the command's output
+        print(json.dumps(json_tree(trajectory), indent=2))  # noqa: T201 - the command's output
     else:
         _print(trajectory, Console(highlight=False))
-    return EXIT_OK
+    return code
+
+
+async def _mend(directory: Path) -> int:
+    """Makes index and records agree, says what that took, and returns the exit code."""
+    store = RunStore.open(directory)
+    await store.close()
+    found = store.recovery
+    if found.index_remade:
+        errors.print(shown(f"the index was made again: {found.reindexed} rollouts"))
+    elif found.reindexed:
+        errors.print(shown(f"{found.reindexed} rollouts were added to the index"))
+    if found.torn_bytes:
+        errors.print(shown(f"{found.torn_bytes} bytes of unfinished records were cut off"))
+    lost = [f"{place}; what it held is lost" for place in found.damaged]
+    if found.lost:
+        lost.append(f"{found.lost} rollouts are lost: their records are gone from {directory}")
+    for line in lost[:LOST_SHOWN_MAX]:
+        errors.print(shown(line, "red"))
+    if len(lost) > LOST_SHOWN_MAX:
+        errors.print(f"and {len(lost) - LOST_SHOWN_MAX} more")
+    return EXIT_LOOK if lost else EXIT_OK
 
 
 def _list(rows: Sequence[RolloutRow], directory: Path, *, as_json: bool) -> None:
@@ -61,7 +82,7 @@ def _list(rows: Sequence[RolloutRow], directory: Path, *, as_json: bool) -> None
         table.add_column(name, overflow="fold")
     for row in rows[-LISTED_MAX:]:
         reward = "none" if row.reward is None else f"{row.reward:g}"
-        table.add_row(Text(row.id), row.outcome, reward, f"{row.passed} of {row.checks}")
+        table.add_row(shown(row.id), row.outcome, reward, f"{row.passed} of {row.checks}")
     console = Console(highlight=False)
     console.print(table)
     if len(rows) > LISTED_MAX:
@@ -69,18 +90,30 @@ def _list(rows: Sequence[RolloutRow], directory: Path, *, as_json: bool) -> None
 
 
 def _newest(runs_dir: Path) -> Path:
-    runs = sorted(runs_dir.glob("*/index.sqlite"), key=lambda path: path.stat().st_mtime)
-    if not runs:
+    """The newest run in which a rollout has finished."""
+    indexes = runs_dir.glob("*/index.sqlite")
+    runs = [
+        path.parent for path in sorted(indexes, key=lambda path: path.stat().st_mtime, reverse=True)
+    ]
+    for directory in runs[:LOOKED_AT_MAX]:
+        with RunReader(directory) as reader:
+            if next(reader.iter_rows(), None) is not None:
+                return directory
+    if runs:
         raise UsageError(
-            f"there is no run in {runs_dir}.", fix="name one with --run, or make one: tiltyard run."
+            f"no rollout has finished in {runs[0].absolute()}, the newest run.",
+            fix="wait for one, or make another run: tiltyard run.",
         )
-    return runs[-1].parent
+    raise UsageError(
+        f"there is no run in {runs_dir.absolute()}.",
+        fix="name with --run what --out of a run was, or make one: tiltyard run.",
+    )
 
 
 def _print(trajectory: Trajectory, console: Console) -> None:
     verdict = trajectory.verdict
-    console.print(Text(trajectory.id, style="bold"))
-    console.print(Text(f"task {trajectory.task_id}, seed {trajectory.seed}"))
+    console.print(shown(trajectory.id, "bold"))
+    console.print(shown(f"task {trajectory.task_id}, seed {trajectory.seed}"))
     code = ""
     for number, step in enumerate(trajectory.steps, start=1):
         console.rule(f"turn {number} of {len(trajectory.steps)}", align="left")
@@ -92,36 +125,36 @@ def _print(trajectory: Trajectory, console: Console) -> None:
         table.add_column(name, overflow="fold")
     for check in verdict.checks:
         style = "green" if check.status is CheckStatus.PASSED else "red"
-        table.add_row(Text(check.id), Text(check.status, style=style), Text(check.evidence))
+        table.add_row(shown(check.id), Text(check.status, style=style), shown(check.evidence))
     if verdict.checks:
         console.print(table)
     for sign in verdict.tamper:
-        console.print(Text(f"tamper: {sign}", style="red"))
+        console.print(shown(f"tamper: {sign}", "red"))
     if trajectory.shared_verdict_of:
         owner = trajectory.shared_verdict_of
-        console.print(Text(f"the verdict is that of the identical answer {owner}"))
+        console.print(shown(f"the verdict is that of the identical answer {owner}"))
     reward = "none" if trajectory.reward.value is None else f"{trajectory.reward.value:g}"
-    console.print(Text(f"outcome {verdict.outcome}, reward {reward}: {trajectory.reward.why}"))
+    console.print(shown(f"outcome {verdict.outcome}, reward {reward}: {trajectory.reward.why}"))
     versions = ", ".join(f"{name} {value}" for name, value in trajectory.versions.items() if value)
-    console.print(Text(f"{trajectory.wall_s:.2f} s; {versions}", style="dim"))
+    console.print(shown(f"{trajectory.wall_s:.2f} s; {versions}", "dim"))
 
 
 def _print_step(step: Step, before: str, console: Console) -> None:
-    console.print(Panel(Text(_cut(step.reply.text)), title="reply", title_align="left"))
+    console.print(Panel(shown(_cut(step.reply.text)), title="reply", title_align="left"))
     if step.code is None:
-        console.print(Text(f"no code: {step.problem}", style="red"))
+        console.print(shown(f"no code: {step.problem}", "red"))
         return
     if before:
         lines = difflib.unified_diff(
             before.splitlines(), step.code.splitlines(), "before", "after", lineterm=""
         )
-        console.print(Syntax(_cut("\n".join(lines)) or "unchanged", "diff"))
+        console.print(Syntax(visible(_cut("\n".join(lines))) or "unchanged", "diff"))
     else:
-        console.print(Syntax(_cut(step.code), "python", line_numbers=True))
+        console.print(Syntax(visible(_cut(step.code)), "python", line_numbers=True))
     if step.execution is not None:
-        console.print(Text(_execution(step.execution), style="dim"))
+        console.print(shown(_execution(step.execution), "dim"))
     if step.observation is not None:
-        console.print(Panel(Text(_cut(step.observation.text)), title="saw", title_align="left"))
+        console.print(Panel(shown(_cut(step.observation.text)), title="saw", title_align="left"))
 
 
 def _execution(execution: ExecResult) -> str:

@@ -5,9 +5,6 @@ from typing import NewType
 TaskId = NewType("TaskId", str)
 """Stable name of a task; the same seed and generator version give the same id."""
 
-RunId = NewType("RunId", str)
-"""One invocation of a command that makes rollouts; names its run directory."""
-
 RolloutId = NewType("RolloutId", str)
 """One attempt of a policy at a task; unique within a run."""
 

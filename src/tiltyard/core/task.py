@@ -93,6 +93,9 @@ class Task:
     time_limit_s: float = 5.0
     """Wall time for all of one verification's calls together."""
     provenance: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    reference_checked: bool = field(default=False, compare=False)
+    """True where whoever made the task ran its reference on the hidden cases, as a generator does
+    to get the expected values: the verifier then need not. A task file cannot say so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

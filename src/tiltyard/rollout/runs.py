@@ -12,6 +12,7 @@ from tiltyard.core.task import Submission, Task
 from tiltyard.core.trajectory import Trajectory
 from tiltyard.core.verdict import CheckStatus, Outcome, Verdict
 from tiltyard.rollout.episode import CANCELLED, Attempt, Progress, Setting, Verify, run_episode
+from tiltyard.tasks.concurrently import for_each
 
 REMEMBERED_TASKS_MAX = 4_096
 """More than any batch has; a run over more tasks must not keep all of their answers."""
@@ -64,27 +65,22 @@ async def run_attempts(
 
     Each is recorded as soon as it ends. When cancelled, those under way are recorded as cancelled,
     those that had ended are recorded all the same, their sandboxes are released, and the
-    cancellation goes on. An error of `record` ends the run.
+    cancellation goes on. An error of `record` ends the run. Raises UsageError when `concurrency` is
+    not positive.
     """
-    if concurrency < 1:
-        raise ValueError(f"concurrency {concurrency} must be positive")
-    queue = enumerate(planned)
     done: dict[int, Trajectory] = {}
 
-    async def work() -> None:
-        for number, attempt in queue:
-            progress = Progress()
-            try:
-                trajectory = await run_episode(attempt, setting, progress)
-            except asyncio.CancelledError:
-                await _to_its_end(record(progress.trajectory(attempt, CANCELLED)))
-                raise
-            await _to_its_end(record(trajectory))
-            done[number] = trajectory
+    async def make(number: int, attempt: Attempt) -> None:
+        progress = Progress()
+        try:
+            trajectory = await run_episode(attempt, setting, progress)
+        except asyncio.CancelledError:
+            await _to_its_end(record(progress.trajectory(attempt, CANCELLED)))
+            raise
+        await _to_its_end(record(trajectory))
+        done[number] = trajectory
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(concurrency):
-            group.create_task(work())
+    await for_each(planned, make, concurrency=concurrency)
     return [done[number] for number in sorted(done)]
 
 

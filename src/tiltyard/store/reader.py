@@ -23,13 +23,14 @@ class RunReader:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Raises `StoreError` when the directory holds no run or its index cannot be read."""
+        """Raises `UsageError` when the directory holds no run, and `StoreError` when its index
+        cannot be read."""
         require_run(directory)
         index = open_index(directory, for_writing=False)
         if index is None:
             raise StoreError(
-                f"The index of {directory} is missing or damaged; the records are not affected.",
-                fix="Make the index again from the records: `tiltyard show --mend`.",
+                f"The index of {directory} is missing or damaged.",
+                fix=f"Make it again from the records: `tiltyard show --mend --run {directory}`.",
             )
         self._directory = directory
         self._index = index
@@ -120,5 +121,6 @@ class RunReader:
     def _unknown(self, sought: str) -> UsageError:
         return UsageError(
             f"No rollout {sought!r} is recorded in {self._directory}.",
-            fix="`tiltyard show` lists them; one that has not finished is not there yet.",
+            fix=f"`tiltyard show --run {self._directory}` lists them; one that has not finished is "
+            "not there yet.",
         )

@@ -67,7 +67,8 @@ def recover(directory: Path) -> tuple[Index, Recovery]:
         index_remade=remade and findings.reindexed > 0,
     )
     if recovery != Recovery():
-        _log.warning(
+        # No warning: whoever opened the run is told, in `RunStore.recovery`.
+        _log.info(
             "run_recovered",
             directory=str(directory),
             reindexed=recovery.reindexed,

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tiltyard.core.errors import StoreError
+from tiltyard.core.errors import StoreError, UsageError
 from tiltyard.core.trajectory import Trajectory
 from tiltyard.store.recovery import Recovery, recover
 from tiltyard.store.refusals import refusing_files
@@ -79,14 +79,20 @@ class RunStore:
     def create(cls, directory: Path, *, segment_bytes_max: int = SEGMENT_BYTES_MAX) -> Self:
         """Begin a run. The directory is made; it may exist, but not hold a run already.
 
-        Raises `StoreError`.
+        Raises `UsageError` when it cannot be a run's directory, and `StoreError`.
         """
         with refusing_files(directory):
-            directory.mkdir(parents=True, exist_ok=True)
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+            except (FileExistsError, NotADirectoryError):
+                raise UsageError(
+                    f"{directory} cannot be a run directory: a file is in the way.",
+                    fix="Name another directory.",
+                ) from None
             try:
                 (directory / SEGMENTS_DIRECTORY).mkdir()
             except FileExistsError:
-                raise StoreError(
+                raise UsageError(
                     f"{directory} already holds a run.",
                     fix="Name another directory.",
                 ) from None
@@ -96,7 +102,8 @@ class RunStore:
     def open(cls, directory: Path, *, segment_bytes_max: int = SEGMENT_BYTES_MAX) -> Self:
         """Go on with a run, mending first what a kill left; `recovery` says what that was.
 
-        Raises `StoreError` when there is no run, or when another process is writing it.
+        Raises `UsageError` when there is no run, and `StoreError` when another process is writing
+        it.
         """
         require_run(directory)
         return cls(directory, segment_bytes_max=segment_bytes_max)

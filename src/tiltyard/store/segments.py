@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Self
 
-from tiltyard.core.errors import StoreError
+from tiltyard.core.errors import StoreError, UsageError
 from tiltyard.store.frames import (
     MARKER_BYTES,
     SEGMENT_HEADER_BYTES,
@@ -146,14 +146,13 @@ def open_end(directory: Path) -> SegmentAppender:
 
 
 def require_run(directory: Path) -> None:
-    """Raise `StoreError` unless `directory` holds a run's records."""
+    """Raise `UsageError` unless `directory` holds a run's records."""
     with refusing_files(directory):
         there = (directory / SEGMENTS_DIRECTORY).is_dir()
+        exists = directory.exists()
     if not there:
-        raise StoreError(
-            f"{directory} is not a run directory: it has no recorded rollouts.",
-            fix="Name the directory of a run.",
-        )
+        what = "is not a run directory: it has no recorded rollouts" if exists else "does not exist"
+        raise UsageError(f"{directory.absolute()} {what}.", fix="Name the directory of a run.")
 
 
 def read_frame(directory: Path, number: int, offset: int, length: int) -> bytes:

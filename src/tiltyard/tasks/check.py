@@ -5,16 +5,16 @@ Both are found by running the verifier on submissions whose worth is known befor
 verifier is a parameter, so this room knows no sandbox.
 """
 
-from asyncio import TaskGroup
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias, assert_never
 
-from tiltyard.core.errors import GraderError, SandboxError, TaskError, UsageError
+from tiltyard.core.errors import GraderError, SandboxError, TaskError
 from tiltyard.core.ids import TaskId
 from tiltyard.core.task import Submission, Task
 from tiltyard.core.verdict import CheckStatus, Outcome, Verdict
+from tiltyard.tasks.concurrently import for_each
 
 Verify: TypeAlias = Callable[[Task, Submission], Awaitable[Verdict]]
 
@@ -40,6 +40,13 @@ class TaskReport:
     """One sentence each; empty when the task is sound."""
 
 
+Told: TypeAlias = Callable[[TaskReport], None]
+
+
+def _untold(_report: TaskReport) -> None:
+    """Nobody wants to know before the end."""
+
+
 async def check_task(task: Task, verify: Verify) -> TaskReport:
     """Verifies the reference, the starter and an empty module of one task.
 
@@ -57,30 +64,26 @@ async def check_task(task: Task, verify: Verify) -> TaskReport:
     return TaskReport(
         task_id=task.id,
         soundness=soundness,
-        problems=tuple(finding.problem for finding in found),
+        # What cannot be graded at all is found with each of the submissions.
+        problems=tuple(dict.fromkeys(finding.problem for finding in found)),
     )
 
 
 async def check_tasks(
-    tasks: Iterable[Task], verify: Verify, *, concurrency: int
+    tasks: Iterable[Task], verify: Verify, *, concurrency: int, told: Told = _untold
 ) -> tuple[TaskReport, ...]:
     """Checks every task, at most `concurrency` at a time; reports come in the tasks' order.
 
+    `told` gets each report when there is one, for a progress display.
     Raises UsageError when `concurrency` is not positive.
     """
-    if concurrency < 1:
-        raise UsageError(f"concurrency is {concurrency}.", fix="Give 1 or more.")
-    waiting = enumerate(tasks)
     reports: dict[int, TaskReport] = {}
 
-    async def work() -> None:
-        # The workers share one iterator, so no more tasks exist at a time than are being checked.
-        for place, task in waiting:
-            reports[place] = await check_task(task, verify)
+    async def check(place: int, task: Task) -> None:
+        reports[place] = await check_task(task, verify)
+        told(reports[place])
 
-    async with TaskGroup() as group:
-        for _ in range(concurrency):
-            group.create_task(work())
+    await for_each(tasks, check, concurrency=concurrency)
     return tuple(reports[place] for place in range(len(reports)))
 
 
@@ -114,7 +117,7 @@ async def _finding(task: Task, candidate: _Candidate, verify: Verify) -> _Findin
     except UnicodeEncodeError:
         return _Finding(problem=f"{candidate.name} is no text that can be stored.", of_task=True)
     except (GraderError, TaskError) as error:
-        return _Finding(problem=f"{candidate.name} could not be graded: {error}", of_task=True)
+        return _Finding(problem=f"nothing can be graded: {error}", of_task=True)
     except SandboxError as error:
         return _Finding(problem=f"{candidate.name} met a fault: {error}", of_task=False)
     return _judged(candidate, verdict)
@@ -129,7 +132,7 @@ def _judged(candidate: _Candidate, verdict: Verdict) -> _Finding | None:
                 of_task=False,
             )
         case Outcome.GRADER_FAULT:
-            problem = f"{candidate.name} could not be graded: {verdict.detail}"
+            problem = f"nothing can be graded: {verdict.detail}"
         case Outcome.AGENT_FAULT if candidate.right:
             problem = f"{candidate.name} was refused: {verdict.detail}"
         case Outcome.AGENT_FAULT:

@@ -10,7 +10,7 @@ def reward_of(verdict: Verdict) -> Reward:
     """
     match verdict.outcome:
         case Outcome.INFRA_FAULT | Outcome.GRADER_FAULT | Outcome.CANCELLED:
-            return Reward(value=None, why=f"{verdict.outcome}: {verdict.detail}")
+            return Reward(value=None, why=verdict.detail or verdict.outcome)
         case Outcome.AGENT_FAULT:
             return Reward(value=0.0, why=verdict.detail)
         case Outcome.GRADED:

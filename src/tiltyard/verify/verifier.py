@@ -9,7 +9,9 @@ fault without a reward.
 import asyncio
 import hashlib
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from importlib import resources
 from types import TracebackType
 from typing import Self
@@ -19,7 +21,7 @@ import structlog
 from tiltyard.core.errors import GraderError, SandboxError
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.task import CallSuite, PytestSuite, Submission, Task
-from tiltyard.core.verdict import Check, Outcome, Verdict
+from tiltyard.core.verdict import Check, CheckStatus, Outcome, Verdict
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
 from tiltyard.verify.split.calls import EncodedSuites, judge_calls
@@ -34,6 +36,9 @@ TIME_LIMIT_S_MAX = 3600.0
 TESTER_EXTRA_S = 3.0
 SUITES_KEPT_MAX = 1_000
 """Test ids are kept for the suites seen last; those of an older one are found again."""
+
+CheckReference = Callable[[], Awaitable[tuple[str, ...]]]
+"""Returns the ids of a task's tests when its reference passes all; raises `GraderError`."""
 
 _log = structlog.get_logger(__name__)
 
@@ -148,6 +153,14 @@ class SplitVerifier:
         if not suite.cases:
             raise GraderError(f"task {task.id} has no tests.", fix="give it at least one case.")
         requests = self._encoded.requests_of(suite)
+        if not task.reference_checked:
+            key = _calls_key(task, suite, requests)
+            await self._expected_ids(key, partial(self._checked_calls, task, suite, requests))
+        return await self._run_calls(task, source, suite, requests)
+
+    async def _run_calls(
+        self, task: Task, source: bytes, suite: CallSuite, requests: tuple[bytes, ...]
+    ) -> tuple[tuple[Check, ...], float]:
         async with self._candidates.run(wall_s=task.time_limit_s) as run:
             candidate = Candidate(run, deadline_s=task.time_limit_s)
             checks = await judge_calls(
@@ -159,26 +172,37 @@ class SplitVerifier:
     async def _by_pytest(
         self, task: Task, source: bytes, suite: PytestSuite
     ) -> tuple[tuple[Check, ...], float]:
-        expected = await self._expected_ids(task, suite)
+        check = partial(self._checked_tests, task, suite)
+        expected = await self._expected_ids(_suite_key(task, suite), check)
         reports, cpu_s = await self._pytest_reports(task, source, suite)
         if any(report.cut for report in reports):
             # Was it the values, or the tests? With the reference's values they must get through.
-            await self._checked_reference(task, suite)
+            await check()
         return checks_of(expected, reports), cpu_s
 
-    async def _expected_ids(self, task: Task, suite: PytestSuite) -> tuple[str, ...]:
-        """The tests there are, fixed with the reference, which must pass every one of them."""
-        key = _suite_key(task, suite)
+    async def _expected_ids(self, key: str, check: CheckReference) -> tuple[str, ...]:
+        """The tests there are, fixed with the reference, which must pass every one of them.
+
+        That it passes is remembered; that it fails is not, because on a machine that is starved of
+        CPU a right reference may run out of time.
+        """
         async with self._expecting.setdefault(key, asyncio.Lock()):
             if key not in self._expected:
-                self._expected[key] = await self._checked_reference(task, suite)
+                self._expected[key] = await check()
                 while len(self._expected) > SUITES_KEPT_MAX:
                     oldest = next(iter(self._expected))
                     self._expected.pop(oldest)
                     self._expecting.pop(oldest, None)
             return self._expected[key]
 
-    async def _checked_reference(self, task: Task, suite: PytestSuite) -> tuple[str, ...]:
+    async def _checked_calls(
+        self, task: Task, suite: CallSuite, requests: tuple[bytes, ...]
+    ) -> tuple[str, ...]:
+        """Makes the calls of the reference; returns the cases' ids. Raises `GraderError`."""
+        checks, _ = await self._run_calls(task, task.reference.encode(), suite, requests)
+        return _passed_ids(task, checks)
+
+    async def _checked_tests(self, task: Task, suite: PytestSuite) -> tuple[str, ...]:
         """Runs the tests on the reference; returns their ids. Raises `GraderError`."""
         reports, _ = await self._pytest_reports(task, task.reference.encode(), suite)
         return _checked_ids(task, reports)
@@ -219,18 +243,36 @@ def _checked_ids(task: Task, reports: tuple[FileReport, ...]) -> tuple[str, ...]
             raise GraderError(f"task {task.id}: {report.file}: {report.cut.evidence}")
     if not ids:
         raise GraderError(f"task {task.id} has no tests.", fix="add files named test_*.py.")
-    failed = [check for check in checks_of(ids, reports) if check.status != "passed"]
+    return _passed_ids(task, checks_of(ids, reports))
+
+
+def _passed_ids(task: Task, checks: tuple[Check, ...]) -> tuple[str, ...]:
+    failed = [check for check in checks if check.status is not CheckStatus.PASSED]
     if failed:
         first = failed[0]
         raise GraderError(
-            f"task {task.id}: its reference fails {len(failed)} of {len(ids)} tests; "
-            f"first {first.id}: {first.evidence}"
+            f"task {task.id}: its reference fails {len(failed)} of {len(checks)} tests; "
+            f"first {first.id} ({first.status}): {first.evidence}"
         )
-    return ids
+    return tuple(check.id for check in checks)
+
+
+def _calls_key(task: Task, suite: CallSuite, requests: tuple[bytes, ...]) -> str:
+    """Of all that decides how the reference does."""
+    expected = (
+        codec.encode((case.expected, case.raises, case.arguments_kept)) for case in suite.cases
+    )
+    limits = f"{suite.float_tolerance!r} {task.time_limit_s!r}".encode()
+    return _digest(task.module.encode(), task.reference.encode(), limits, *requests, *expected)
 
 
 def _suite_key(task: Task, suite: PytestSuite) -> str:
-    digest = hashlib.sha256(task.module.encode())
-    for part in (task.reference, *(text for item in sorted(suite.files.items()) for text in item)):
-        digest.update(len(part).to_bytes(8, "little") + part.encode())
+    texts = (text for item in sorted(suite.files.items()) for text in item)
+    return _digest(*(text.encode() for text in (task.module, task.reference, *texts)))
+
+
+def _digest(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()

@@ -69,6 +69,7 @@ def make_task(seed: int, *, split: Split, families: Sequence[str] | None = None)
             visible=suites.visible,
             hidden=suites.hidden,
             provenance=_provenance(seed, template, fault=fault),
+            reference_checked=True,
         )
     raise TaskError(
         f"repair family {family!r} gave no usable {split} task for seed {seed}"
