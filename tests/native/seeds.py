@@ -15,6 +15,7 @@ from tiltyard.sandbox.native.launcher import CreateOrder
 from tiltyard.sandbox.protocol import FrameType, frame, text, texts
 
 IMAGE_REQUEST, SNAPSHOT_REQUEST, DROP_REQUEST, COMPARE_REQUEST = 1, 3, 4, 5
+CHOICES = 256
 WORLDS = (
     b"",
     bytes(range(0, 200, 3)),  # pieces, short answers, now and then an error
@@ -94,13 +95,17 @@ def launcher_inputs() -> Iterator[bytes]:
     for stream in (staged, orders[0], made, made + b"".join(work), made + staged * 2):
         for world in WORLDS:
             yield struct.pack("<H", len(world)) + world + stream
+    # At one of these choices, whichever it is by now, the run goes on as a child.
+    for place in range(CHOICES):
+        world = bytes(place) + b"\x09" + b"\x01" * 100
+        yield struct.pack("<H", len(world)) + world + made + b"".join(work)
 
 
 def write(directory: Path) -> None:
     for target, inputs in (("supervisor", supervisor_inputs()), ("launcher", launcher_inputs())):
         (directory / target).mkdir(parents=True, exist_ok=True)
         for number, content in enumerate(inputs):
-            (directory / target / f"seed-{number:02}").write_bytes(content)
+            (directory / target / f"seed-{number:03}").write_bytes(content)
 
 
 if __name__ == "__main__":
