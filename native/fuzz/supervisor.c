@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
 static void enter(void) {
   seam_nothing_at(SCORE);
-  init_run(CONNECTION, SCORE, seam_choice(2));
+  bool for_zygotes = seam_choice(2), has_network = seam_choice(2);
+  init_run(CONNECTION, SCORE, for_zygotes, has_network);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
