@@ -275,6 +275,7 @@ int seam_poll(struct pollfd *set, nfds_t count, int timeout_ms) {
     set[i].revents = events & (short)(set[i].events | POLLHUP | POLLERR);
     ready += set[i].revents != 0;
   }
+  if (!ready && ++world.sleeps > SLEEPS_MAX) seam_exit(0); /* it would wait for ever */
   return ready;
 }
 
