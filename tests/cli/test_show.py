@@ -85,6 +85,20 @@ async def test_a_record_is_plain_json(tmp_path: Path, capsys: pytest.CaptureFixt
     assert record["steps"][0]["reply"]["text"] == HOSTILE
 
 
+async def test_the_task_is_shown_with_its_starter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = await recorded(tmp_path / "run", sample_trajectory(2))
+
+    await show("r000002", run, Settings(), mend=False, as_json=False)
+    told = capsys.readouterr().out
+    for word in ("Return 2.", "f() == 2", "1 def f():", "2     return 0", "-    return 0"):
+        assert word in told
+    await show("r000002", run, Settings(), mend=False, as_json=True)
+    prompt = json.loads(capsys.readouterr().out)["prompt"]
+    assert (prompt["instruction"], prompt["code"]) == ("Return 2.", "def f():\n    return 0\n")
+
+
 async def test_mending_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = await recorded(tmp_path / "run", sample_trajectory(1), sample_trajectory(2))
     (run / "index.sqlite").unlink()
