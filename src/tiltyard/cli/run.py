@@ -4,20 +4,20 @@ import json
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from tiltyard.agents import parse_policy, read_fenced
 from tiltyard.cli.boundary import EXIT_CANNOT, EXIT_LOOK, EXIT_OK, errors
 from tiltyard.cli.plain import shown
+from tiltyard.cli.progress import progress
 from tiltyard.config import Settings
 from tiltyard.core.errors import StoreError
+from tiltyard.core.execution import Enforcement, Limit
 from tiltyard.core.trajectory import Trajectory
 from tiltyard.core.verdict import Outcome
 from tiltyard.rollout.episode import Setting
@@ -55,17 +55,18 @@ async def run(options: RunOptions, settings: Settings) -> int:
     trajectories: list[Trajectory] = []
     try:
         async with RunStore.create(directory) as store:
-            with _progress(len(tasks) * options.samples) as advance:
+            with progress("rollouts", len(tasks) * options.samples, console=errors) as advance:
 
                 async def record(trajectory: Trajectory) -> None:
                     # First here: it is told to the user even if the disk then refuses it.
                     trajectories.append(trajectory)
-                    advance(trajectory)
+                    advance(_result(trajectory))
                     await store.append(trajectory)
 
                 async with open_yard(
                     sandboxes=options.concurrency, warm=min(4, options.concurrency)
                 ) as yard:
+                    _tell_unenforced(yard.provider.enforced)
                     setting = Setting(
                         policy=policy,
                         read_answer=read_fenced,
@@ -105,32 +106,14 @@ def new_run_directory(runs_dir: Path, label: str) -> Path:
     return runs_dir / f"{stamp}-{label}-{os.getpid()}"
 
 
-@contextmanager
-def _progress(total: int) -> Iterator["Advance"]:
-    columns = (
-        TextColumn("rollouts"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[outcomes]}"),
-    )
-    with Progress(*columns, console=errors, transient=True) as progress:
-        bar = progress.add_task("rollouts", total=total, outcomes="")
-        yield Advance(progress, bar)
-
-
-class Advance:
-    """Moves the bar and counts outcomes beside it."""
-
-    def __init__(self, progress: Progress, bar: object) -> None:
-        self._progress = progress
-        self._bar = bar
-        self._counts: Counter[str] = Counter()
-
-    def __call__(self, trajectory: Trajectory) -> None:
-        self._counts[_result(trajectory)] += 1
-        text = "  ".join(f"{name} {count}" for name, count in sorted(self._counts.items()))
-        self._progress.update(self._bar, advance=1, outcomes=text)  # type: ignore[arg-type]
+def _tell_unenforced(enforced: Mapping[Limit, Enforcement]) -> None:
+    """One line about the limits that this machine does not hold, when there are any."""
+    open_limits = [limit for limit, by in enforced.items() if by is Enforcement.NONE]
+    if open_limits:
+        errors.print(
+            f"not limited on this machine: {', '.join(open_limits)}; tiltyard doctor says why",
+            style="yellow",
+        )
 
 
 def _result(trajectory: Trajectory) -> str:
