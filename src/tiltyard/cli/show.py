@@ -16,7 +16,7 @@ from tiltyard.cli.plain import json_tree, shown, visible
 from tiltyard.config import Settings
 from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import ExecResult
-from tiltyard.core.trajectory import Step, Trajectory
+from tiltyard.core.trajectory import Prompt, Step, Trajectory
 from tiltyard.core.verdict import CheckStatus
 from tiltyard.store import RolloutRow, RunReader, RunStore
 
@@ -82,7 +82,8 @@ def _list(rows: Sequence[RolloutRow], directory: Path, *, as_json: bool) -> None
         table.add_column(name, overflow="fold")
     for row in rows[-LISTED_MAX:]:
         reward = "none" if row.reward is None else f"{row.reward:g}"
-        table.add_row(shown(row.id), row.outcome, reward, f"{row.passed} of {row.checks}")
+        passed = f"{row.passed} of {row.checks}" if row.checks else "-"
+        table.add_row(shown(row.id), row.outcome, reward, passed)
     console = Console(highlight=False)
     console.print(table)
     if len(rows) > LISTED_MAX:
@@ -114,7 +115,9 @@ def _print(trajectory: Trajectory, console: Console) -> None:
     verdict = trajectory.verdict
     console.print(shown(trajectory.id, "bold"))
     console.print(shown(f"task {trajectory.task_id}, seed {trajectory.seed}"))
-    code = ""
+    code = "" if trajectory.prompt is None else trajectory.prompt.code
+    if trajectory.prompt is not None:
+        _print_prompt(trajectory.prompt, console)
     for number, step in enumerate(trajectory.steps, start=1):
         console.rule(f"turn {number} of {len(trajectory.steps)}", align="left")
         _print_step(step, code, console)
@@ -137,6 +140,15 @@ def _print(trajectory: Trajectory, console: Console) -> None:
     console.print(shown(f"outcome {verdict.outcome}, reward {reward}: {trajectory.reward.why}"))
     versions = ", ".join(f"{name} {value}" for name, value in trajectory.versions.items() if value)
     console.print(shown(f"{trajectory.wall_s:.2f} s; {versions}", "dim"))
+
+
+def _print_prompt(prompt: Prompt, console: Console) -> None:
+    console.rule("task", align="left")
+    console.print(shown(_cut(prompt.instruction)))
+    if prompt.examples:
+        console.print(Panel(shown(_cut(prompt.examples)), title="examples", title_align="left"))
+    if prompt.code:
+        console.print(Syntax(visible(_cut(prompt.code)), "python", line_numbers=True))
 
 
 def _print_step(step: Step, before: str, console: Console) -> None:
