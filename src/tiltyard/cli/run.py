@@ -1,5 +1,6 @@
 """`tiltyard run`: rollouts of a policy over tasks, with progress, a table and a JSONL file."""
 
+import asyncio
 import json
 import os
 import time
@@ -28,6 +29,7 @@ from tiltyard.wiring import open_yard
 
 RESULTS_FILE = "results.jsonl"
 FAULT_KINDS_SHOWN = 3
+ENDED = frozenset(Outcome) - {Outcome.CANCELLED}
 FAULTS = (Outcome.INFRA_FAULT, Outcome.GRADER_FAULT)
 
 
@@ -78,6 +80,9 @@ async def run(options: RunOptions, settings: Settings) -> int:
                     await run_attempts(
                         planned, setting, concurrency=options.concurrency, record=record
                     )
+    except asyncio.CancelledError:
+        tell_kept(sum(each.verdict.outcome in ENDED for each in trajectories), directory)
+        raise
     finally:
         await policy.aclose()
         if trajectories:
@@ -98,6 +103,15 @@ def exit_code(outcomes: Iterable[Outcome]) -> int:
     if seen == {Outcome.INFRA_FAULT}:
         return EXIT_CANNOT
     return EXIT_LOOK if seen.intersection(FAULTS) else EXIT_OK
+
+
+def tell_kept(finished: int, directory: Path) -> None:
+    """After a stop: what there is to look at, if anything."""
+    if finished:
+        told = f"what had finished is kept: {finished} rollouts in {directory}"
+    else:
+        told = f"no rollout had finished; {directory} holds none"
+    errors.print(shown(told, "yellow"))
 
 
 def new_run_directory(runs_dir: Path, label: str) -> Path:
