@@ -5,7 +5,7 @@ Exit codes, the same for every command:
     0    done
     1    done, but something to look at: a fault of ours in some rollouts, or a doctor's finding
     2    wrong usage: an option, a setting, a task or a file
-    3    this machine, a disk or a model server could not do it
+    3    this machine, a disk or a model server could not do it; for a run: not one rollout
     70   a defect of ours; the message says where the details are
     130  stopped by Ctrl-C (143: by SIGTERM); what had finished is kept
 """

@@ -68,7 +68,7 @@ async def run(options: RunOptions, settings: Settings) -> int:
                 async with open_yard(
                     sandboxes=options.concurrency, warm=min(4, options.concurrency)
                 ) as yard:
-                    _tell_unenforced(yard.provider.enforced)
+                    tell_unenforced(yard.provider.enforced)
                     setting = Setting(
                         policy=policy,
                         read_answer=read_fenced,
@@ -120,7 +120,7 @@ def new_run_directory(runs_dir: Path, label: str) -> Path:
     return runs_dir / f"{stamp}-{label}-{os.getpid()}"
 
 
-def _tell_unenforced(enforced: Mapping[Limit, Enforcement]) -> None:
+def tell_unenforced(enforced: Mapping[Limit, Enforcement]) -> None:
     """One line about the limits that this machine does not hold, when there are any."""
     open_limits = [limit for limit, by in enforced.items() if by is Enforcement.NONE]
     if open_limits:
