@@ -14,6 +14,7 @@ from tiltyard.cli.show import show
 from tiltyard.config import Settings
 from tiltyard.core.errors import UsageError
 from tiltyard.core.trajectory import Trajectory
+from tiltyard.core.verdict import Outcome
 from tiltyard.store import RunStore
 
 HOSTILE = "\ud800 lone, \x1b]0;title\x07\x1b[2J, [bold]markup[/bold], \r over"
@@ -62,10 +63,11 @@ def unprintable(text: str) -> Iterator[str]:
 async def test_hostile_text_is_escaped_on_a_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], rollout: str | None
 ) -> None:
-    run = await recorded(tmp_path / "run", saying(HOSTILE))
+    run = await recorded(tmp_path / "[red]run", saying(HOSTILE))
 
     assert await show(rollout, run, Settings(), mend=False, as_json=False) == 0
     told = capsys.readouterr().out
+    assert rollout or "[red]run" in told.replace("\n", "")
     assert not list(unprintable(told))
     told.encode()
     if rollout:
@@ -132,7 +134,9 @@ async def test_the_newest_run_is_one_in_which_something_finished(
     with pytest.raises(UsageError, match=r"no rollout has finished in /.*, the newest run"):
         await show(None, None, settings, mend=False, as_json=True)
     await recorded(tmp_path / "b", sample_trajectory(1))
-    await recorded(tmp_path / "c")
+    stopped = sample_trajectory(3)
+    cancelled = replace(stopped.verdict, outcome=Outcome.CANCELLED)
+    await recorded(tmp_path / "c", replace(stopped, verdict=cancelled))
     for name, at in (("b", 1), ("a", 2), ("c", 3)):
         os.utime(tmp_path / name / "index.sqlite", (at, at))
 

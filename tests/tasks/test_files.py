@@ -221,7 +221,7 @@ def test_an_id_is_used_once(tmp_path: Path) -> None:
 
 def test_a_long_line_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
     path = write(tmp_path, ADD, '{"id": "' + "x" * files.LINE_BYTES_MAX)
-    with pytest.raises(TaskError, match=r":2: the line is longer than 4194304 bytes"):
+    with pytest.raises(TaskError, match=r":2: the line is longer than 4194304 bytes\. Fix: Spread"):
         read_tasks(path)
 
 

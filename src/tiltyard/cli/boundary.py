@@ -37,7 +37,8 @@ EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 _STOPPING = b"\nstopping, and closing what is open; Ctrl-C again does not wait for that\n"
 
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
+# Without markup: what is printed may hold a path or a text in which brackets mean themselves.
+errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
 class Terminated(BaseException):

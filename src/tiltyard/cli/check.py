@@ -32,7 +32,7 @@ async def check(text: str, *, concurrency: int, as_json: bool) -> int:
     if as_json:
         print(json.dumps(json_tree(reports), indent=2))  # noqa: T201 - the command's output
     else:
-        _print(reports, Console(highlight=False))
+        _print(reports, Console(highlight=False, markup=False))
     sound = all(report.soundness is Soundness.SOUND for report in reports)
     return EXIT_OK if sound else EXIT_LOOK
 

@@ -54,7 +54,7 @@ async def demo(options: DemoOptions, settings: Settings) -> int:
     if options.quick:
         plan, recipe = quick(plan, recipe)
     directory = options.out or new_run_directory(settings.runs_dir, "demo")
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     told = _Told(console=console, started=started)
 
     async def record(trajectory: Trajectory) -> None:
@@ -141,7 +141,7 @@ def tell_plan(console: Console, plan: TrainPlan, *, quick: bool, cache_dir: Path
         f"{cache_dir}\n"
         f"  2. test before: {tested}, {plan.evaluation_samples} attempts each\n"
         f"  3. learning: {plan.updates} updates of {plan.groups} tasks, {plan.samples} attempts "
-        f"each, {plan.budget_s / 60:.0f} minutes at most\n"
+        f"each, {plan.budget_s:.0f} seconds at most\n"
         "  4. test after: the same tasks; then a table, a plot and summary.json",
         soft_wrap=True,
     )

@@ -38,7 +38,7 @@ def _plain(report: CapabilityReport) -> dict[str, object]:
 
 def show_report(report: CapabilityReport) -> None:
     """Prints a report as tables, the advice below the first, and the verdict last."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print("What this machine gives", style="italic")
     wide = max((len(finding.feature) for finding in report.findings), default=0)
     for finding in report.findings:

@@ -92,7 +92,7 @@ async def run(options: RunOptions, settings: Settings) -> int:
                 "".join(f"{json.dumps(summary_line(each))}\n" for each in _ordered(trajectories)),
             )
     if not options.as_json:
-        Console(highlight=False).print(str(directory / RESULTS_FILE), soft_wrap=True)
+        Console(highlight=False, markup=False).print(str(directory / RESULTS_FILE), soft_wrap=True)
     return exit_code(trajectory.verdict.outcome for trajectory in trajectories)
 
 
@@ -187,7 +187,7 @@ def _print(trajectories: Sequence[Trajectory], directory: Path, *, as_json: bool
         }
         print(json.dumps(document, indent=2))  # noqa: T201 - the command's output
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(_families(trajectories))
     told = ", ".join(f"{outcome} {count}" for outcome, count in counts.items() if count)
     mean = _mean(trajectories)

@@ -17,7 +17,7 @@ from tiltyard.config import Settings
 from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import ExecResult
 from tiltyard.core.trajectory import Prompt, Step, Trajectory
-from tiltyard.core.verdict import CheckStatus
+from tiltyard.core.verdict import CheckStatus, Outcome
 from tiltyard.store import RolloutRow, RunReader, RunStore
 
 SHOWN_CHARACTERS_MAX = 20_000
@@ -44,7 +44,7 @@ async def show(
     if as_json:
         print(json.dumps(json_tree(trajectory), indent=2))  # noqa: T201 - the command's output
     else:
-        _print(trajectory, Console(highlight=False))
+        _print(trajectory, Console(highlight=False, markup=False))
     return code
 
 
@@ -84,7 +84,7 @@ def _list(rows: Sequence[RolloutRow], directory: Path, *, as_json: bool) -> None
         reward = "none" if row.reward is None else f"{row.reward:g}"
         passed = f"{row.passed} of {row.checks}" if row.checks else "-"
         table.add_row(shown(row.id), row.outcome, reward, passed)
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(table)
     if len(rows) > LISTED_MAX:
         console.print(f"the last {LISTED_MAX}; --json lists all")
@@ -98,7 +98,8 @@ def _newest(runs_dir: Path) -> Path:
     ]
     for directory in runs[:LOOKED_AT_MAX]:
         with RunReader(directory) as reader:
-            if next(reader.iter_rows(), None) is not None:
+            # What a stop cut off is recorded too, as cancelled.
+            if any(row.outcome is not Outcome.CANCELLED for row in reader.iter_rows()):
                 return directory
     if runs:
         raise UsageError(

@@ -25,6 +25,7 @@ TASKS_MAX = 100_000
 _MESSAGE_CHARS_MAX = 300
 
 
+_SMALLER = "Spread the tasks over several files, each within the bounds of docs/tasks.md."
 _FORMAT = "docs/tasks.md describes the format, with an example."
 
 
@@ -40,7 +41,9 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
         with path.open("rb") as stream:
             return _read(stream, str(path))
     except OSError as error:
-        raise TaskError(f"{path} cannot be read: {error.strerror}.") from error
+        raise TaskError(
+            f"{path} cannot be read: {error.strerror}.", fix="Correct its permissions."
+        ) from error
 
 
 def write_tasks(path: Path, tasks: Iterable[Task]) -> int:
@@ -85,9 +88,13 @@ def _read(stream: BinaryIO, name: str) -> tuple[Task, ...]:
         where = f"{name}:{number}"
         read_bytes += len(line)
         if len(line) > LINE_BYTES_MAX:
-            raise TaskError(f"{where}: the line is longer than {LINE_BYTES_MAX} bytes.")
+            raise TaskError(
+                f"{where}: the line is longer than {LINE_BYTES_MAX} bytes.", fix=_SMALLER
+            )
         if read_bytes > FILE_BYTES_MAX:
-            raise TaskError(f"{where}: the file is larger than {FILE_BYTES_MAX} bytes.")
+            raise TaskError(
+                f"{where}: the file is larger than {FILE_BYTES_MAX} bytes.", fix=_SMALLER
+            )
         if not line.strip():
             continue
         task = _task(line, where)
@@ -97,7 +104,7 @@ def _read(stream: BinaryIO, name: str) -> tuple[Task, ...]:
                 fix="Give each task an id of its own.",
             )
         if len(tasks) == TASKS_MAX:
-            raise TaskError(f"{where}: the file holds more than {TASKS_MAX} tasks.")
+            raise TaskError(f"{where}: the file holds more than {TASKS_MAX} tasks.", fix=_SMALLER)
         tasks[task.id] = task
     if not tasks:
         raise TaskError(f"{name} holds no task.", fix="Write one JSON object a line.")
