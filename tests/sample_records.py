@@ -2,7 +2,14 @@
 
 from tiltyard.core.execution import Enforcement, ExecResult, Limit, Reason, StreamCapture
 from tiltyard.core.ids import GroupId, RolloutId, TaskId
-from tiltyard.core.trajectory import Observation, PolicyReply, PolicyTokens, Step, Trajectory
+from tiltyard.core.trajectory import (
+    Observation,
+    PolicyReply,
+    PolicyTokens,
+    Prompt,
+    Step,
+    Trajectory,
+)
 from tiltyard.core.verdict import Check, CheckStatus, Outcome, Reward, Verdict
 
 
@@ -55,4 +62,10 @@ def sample_trajectory(number: int, *, padding: str = "") -> Trajectory:
         seed=number,
         versions={"policy": "7", "task": "1"},
         shared_verdict_of=RolloutId("r000001") if number % 4 == 3 else None,
+        prompt=Prompt(
+            task_id=TaskId(f"task-{number % 3}"),
+            instruction=f"Return {number}.",
+            examples=f"f() == {number}",
+            code="def f():\n    return 0\n",
+        ),
     )

@@ -31,6 +31,7 @@ AT_ROOT = {
     "README.md",
     "bench",
     "docs",
+    "examples",
     "native",
     "pyproject.toml",
     "scripts",

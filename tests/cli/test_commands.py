@@ -261,7 +261,7 @@ def test_a_stopped_run_keeps_what_had_finished_and_leaves_nothing(
     _, said = process.communicate(timeout=60)
 
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], said
-    assert "stopped; what had finished is kept" in said
+    assert said.index("stopping") < said.index("what had finished is kept") < said.index("stopped")
     assert "Traceback" not in said
     with RunReader(out) as reader:
         assert sum(1 for _ in reader.iter_rows()) >= rows >= 3
@@ -281,6 +281,29 @@ def test_the_demo_runs_end_to_end(tiltyard: Tiltyard, tmp_path: Path) -> None:
     summary = json.loads((out / "summary.json").read_text())
     assert summary["rollouts"] == sum(summary["outcomes"].values()) > 100
     assert 0.0 <= summary["heldout_pass_before"] <= 1.0
+    for phase in ("1. warm start", "2. test before", "3. learning", "4. test after"):
+        assert phase in done.stdout
+    assert "too short to learn anything" in done.stdout
+    assert "inf" not in done.stdout.split("Sampled pass@1")[1].split("rollouts,")[0]
     assert (out / "learning.png").read_bytes().startswith(b"\x89PNG")
     with RunReader(out) as reader:
         assert sum(1 for _ in reader.iter_rows()) == summary["rollouts"]
+
+
+@pytest.mark.sandbox
+@pytest.mark.train
+def test_a_demo_stopped_in_its_warm_start_says_what_that_means(
+    start: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
+) -> None:
+    process = start("demo", "--out", tmp_path / "demo")
+    assert process.stdout is not None
+    while "every trajectory is kept" not in (line := process.stdout.readline()):
+        assert line, process.communicate()[1]
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+
+    assert process.returncode == 130, said
+    assert "stopping" in said
+    assert "no rollout had finished" in said
+    assert "the next demo begins it anew" in said
+    assert "Traceback" not in said

@@ -14,6 +14,7 @@ from tiltyard.cli.show import show
 from tiltyard.config import Settings
 from tiltyard.core.errors import UsageError
 from tiltyard.core.trajectory import Trajectory
+from tiltyard.core.verdict import Outcome
 from tiltyard.store import RunStore
 
 HOSTILE = "\ud800 lone, \x1b]0;title\x07\x1b[2J, [bold]markup[/bold], \r over"
@@ -62,10 +63,11 @@ def unprintable(text: str) -> Iterator[str]:
 async def test_hostile_text_is_escaped_on_a_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], rollout: str | None
 ) -> None:
-    run = await recorded(tmp_path / "run", saying(HOSTILE))
+    run = await recorded(tmp_path / "[red]run", saying(HOSTILE))
 
     assert await show(rollout, run, Settings(), mend=False, as_json=False) == 0
     told = capsys.readouterr().out
+    assert rollout or "[red]run" in told.replace("\n", "")
     assert not list(unprintable(told))
     told.encode()
     if rollout:
@@ -83,6 +85,20 @@ async def test_a_record_is_plain_json(tmp_path: Path, capsys: pytest.CaptureFixt
     assert record["steps"][0]["execution"]["enforced"] == {"memory": "cgroup", "disk": "tmpfs"}
     assert record["steps"][0]["execution"]["stdout"]["head"] == "\x00\\xffhead"
     assert record["steps"][0]["reply"]["text"] == HOSTILE
+
+
+async def test_the_task_is_shown_with_its_starter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = await recorded(tmp_path / "run", sample_trajectory(2))
+
+    await show("r000002", run, Settings(), mend=False, as_json=False)
+    told = capsys.readouterr().out
+    for word in ("Return 2.", "f() == 2", "1 def f():", "2     return 0", "-    return 0"):
+        assert word in told
+    await show("r000002", run, Settings(), mend=False, as_json=True)
+    prompt = json.loads(capsys.readouterr().out)["prompt"]
+    assert (prompt["instruction"], prompt["code"]) == ("Return 2.", "def f():\n    return 0\n")
 
 
 async def test_mending_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +134,9 @@ async def test_the_newest_run_is_one_in_which_something_finished(
     with pytest.raises(UsageError, match=r"no rollout has finished in /.*, the newest run"):
         await show(None, None, settings, mend=False, as_json=True)
     await recorded(tmp_path / "b", sample_trajectory(1))
-    await recorded(tmp_path / "c")
+    stopped = sample_trajectory(3)
+    cancelled = replace(stopped.verdict, outcome=Outcome.CANCELLED)
+    await recorded(tmp_path / "c", replace(stopped, verdict=cancelled))
     for name, at in (("b", 1), ("a", 2), ("c", 3)):
         os.utime(tmp_path / name / "index.sqlite", (at, at))
 

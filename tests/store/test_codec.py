@@ -76,6 +76,13 @@ def test_what_could_not_be_read_back_is_refused(field: str, value: Any, place: s
         encode_trajectory(replace(sample_trajectory(1), **{field: value}))
 
 
+def test_a_record_from_before_prompts_were_kept_is_read() -> None:
+    tree = json.loads(encode_trajectory(sample_trajectory(1)))
+    del tree["trajectory"]["prompt"]
+    old = json.dumps({**tree, "schema": 1}).encode()
+    assert decode_trajectory(old) == replace(sample_trajectory(1), prompt=None)
+
+
 def changed(**fields: Any) -> bytes:
     """A record's text with fields of the trajectory replaced, or removed where None."""
     tree = json.loads(encode_trajectory(sample_trajectory(1)))
@@ -88,7 +95,10 @@ def changed(**fields: Any) -> bytes:
     ("text", "message"),
     [
         (b"[]", "not a trajectory record"),
-        (json.dumps({"schema": SCHEMA + 1, "trajectory": {}}).encode(), "record schema 2"),
+        (
+            json.dumps({"schema": SCHEMA + 1, "trajectory": {}}).encode(),
+            f"record schema {SCHEMA + 1}",
+        ),
         (changed(weather="fine"), "unknown field weather"),
         (changed(seed=None), "field seed is missing"),
         (changed(seed="1"), r"trajectory\.seed: expected an integer"),

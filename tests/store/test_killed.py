@@ -7,6 +7,7 @@ import asyncio
 import random
 import re
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -93,19 +94,29 @@ def test_a_full_disk_refuses_and_keeps_what_it_said(
     assert store.recovery.torn_bytes == 0
 
 
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A directory of this test's own that another user can reach, unlike pytest's, whose parents
+    belong to every session of this user at once."""
+    with tempfile.TemporaryDirectory(prefix="tiltyard-test-", dir="/tmp") as made:
+        directory = Path(made)
+        directory.chmod(0o755)
+        yield directory
+
+
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_closed_directory_is_refused_and_can_be_read(
-    tmp_path: Path, program: Program, *, killed: bool
+    reachable: Path, program: Program, *, killed: bool
 ) -> None:
     """Also as a killed writer leaves it, with the index's log beside it."""
-    run = tmp_path / "run"
+    run = reachable / "run"
     kill_a_writer(program, run, 0, after=8)
     if not killed:
         store = RunStore.open(run)
         asyncio.run(store.close())
     with RunReader(run) as reader:
         count = sum(1 for _ in reader.iter_rows())
-    with open_to_all(tmp_path), closed_to_writing(run):
+    with closed_to_writing(run):
         denied = program("deny", run)
         output, _ = denied.communicate(timeout=60)
     lines = output.splitlines()
@@ -125,15 +136,3 @@ def closed_to_writing(directory: Path) -> Iterator[None]:
     for path in paths:
         if path.exists():
             path.chmod(0o755 if path.is_dir() else 0o644)
-
-
-@contextmanager
-def open_to_all(directory: Path) -> Iterator[None]:
-    """Let another user reach a directory that pytest made for this one."""
-    opened = {path: path.stat().st_mode for path in (directory, *directory.parents)}
-    opened = {path: mode for path, mode in opened.items() if mode & 0o055 != 0o055}
-    for path, mode in opened.items():
-        path.chmod(mode & 0o7777 | 0o055)
-    yield
-    for path, mode in opened.items():
-        path.chmod(mode & 0o7777)

@@ -69,11 +69,20 @@ def test_a_path_is_a_file(tmp_path: Path) -> None:
     assert list(load_tasks(str(path))) == list(load_tasks("repair?count=3"))
 
 
+def test_a_file_that_is_not_named_as_one_of_tasks_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TaskError, match=r"'mine.json' is a file.*End its name in \.jsonl"):
+        load_tasks("mine.json")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no tasks named ''. Fix: Use repair, repair:train"),
-        ("repiar", "no tasks named 'repiar'. Fix: Use repair, repair:train"),
+        ("", "no tasks named ''. Fix: There are: repair, repair:train"),
+        ("repiar", "no tasks named 'repiar'. Fix: Did you mean 'repair'\\? There are: repair,"),
         ("Repair", "no tasks named"),
         ("missing.jsonl", "missing.jsonl is not a file"),
         ("dir/repair", "dir/repair is not a file"),
@@ -86,15 +95,17 @@ def test_a_path_is_a_file(tmp_path: Path) -> None:
         ("repair?size=1", "cannot be read. Fix: Write them as"),
         ("repair?" + "&".join(f"a{n}=1" for n in range(1000)), "cannot be read"),
         ("repair?count=0", "count='0' is not a whole number from 1 to 100000"),
-        ("repair?count=100001", "is not a whole number"),
+        ("repair?count=100001", "is not a whole number from 1 to 100000. Fix: Write"),
         ("repair?count=-1", "is not a whole number"),
         ("repair?count=1e3", "is not a whole number"),
         ("repair?count=²", "is not a whole number"),
         ("repair?count=" + "9" * 5_000, "is not a whole number"),
         ("repair?seed=x", "seed='x' is not a whole number from 0"),
-        ("repair?families=", "no family ''. Fix: Choose from: sum_to"),
+        ("repair?families=", "no family ''. Fix: docs/tasks.md lists all 73, such as sum_to"),
         ("repair?families=clamp,nope", "no family 'nope'"),
-        ("repair:train?families=unseen", "train split of the repair pack has no family"),
+        ("repair?families=sum_abov", "'sum_abov'. Fix: Did you mean sum_above"),
+        ("repair?families=" + ",".join("x" * n for n in range(1, 900)), "no family 'x', 'xx'"),
+        ("repair:train?families=unseen", "have no train split. Fix: Use repair:heldout"),
     ],
     ids=brief,
 )

@@ -30,7 +30,9 @@ def test_the_python_example_runs(guide: str, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("UpdateMetrics(update=1,")
+    assert done.stdout.startswith("UpdateMetrics(update=1, learning_rate=0.0001, loss=0.0, ")
+    assert "groups_dropped=1" in done.stdout
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_module_it_names_exists_and_every_module_is_named(

@@ -64,7 +64,7 @@ def _content(path: Path) -> bytes:
     except OSError as error:
         raise UsageError(
             f"The script {path} cannot be read: {error.strerror}.",
-            fix="Name a file after scripted:, as in scripted:answers.json.",
+            fix="Name a file after scripted:, as in scripted:examples/answers.jsonl.",
         ) from error
 
 
@@ -74,17 +74,19 @@ def _answers(path: Path, content: bytes) -> Mapping[str, tuple[str, ...]]:
         for number, line in enumerate(content.split(b"\n"), 1):
             if line.strip():
                 where = f"{path}, line {number}"
-                task, given = _line(where, _json(path, line, first_line=number))
+                task, given = _line(path, where, _json(path, line, first_line=number))
                 if task in answers:
-                    raise _malformed(f"{where}: task {task!r} comes twice")
+                    raise _malformed(path, f"{where}: task {task!r} comes twice")
                 answers[task] = given
     else:
         tree = _json(path, content, first_line=1)
         if not isinstance(tree, dict):
-            raise _malformed(f"{path}: expected {_EXPECTED}")
-        answers = {task: _given(f"{path}, task {task!r}", given) for task, given in tree.items()}
+            raise _malformed(path, f"{path}: expected {_EXPECTED}")
+        answers = {
+            task: _given(path, f"{path}, task {task!r}", given) for task, given in tree.items()
+        }
     if not answers:
-        raise _malformed(f"{path}: it has no answers")
+        raise _malformed(path, f"{path}: it has no answers")
     return MappingProxyType(answers)
 
 
@@ -93,14 +95,14 @@ def _json(path: Path, content: bytes, *, first_line: int) -> Any:
         return json.loads(content.decode(), object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
-        raise _malformed(f"{path}, line {line}, column {error.colno}: {error.msg}") from None
+        raise _malformed(path, f"{path}, line {line}, column {error.colno}: {error.msg}") from None
     except UnicodeDecodeError as error:
         line = first_line + content.count(b"\n", 0, error.start)
-        raise _malformed(f"{path}, line {line}: not UTF-8 text ({error.reason})") from None
+        raise _malformed(path, f"{path}, line {line}: not UTF-8 text ({error.reason})") from None
     except RecursionError:
-        raise _malformed(f"{path}, line {first_line}: nested too deeply") from None
+        raise _malformed(path, f"{path}, line {first_line}: nested too deeply") from None
     except ValueError as error:
-        raise _malformed(f"{path}, line {first_line}: {error}") from None
+        raise _malformed(path, f"{path}, line {first_line}: {error}") from None
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -111,21 +113,22 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _line(where: str, tree: Any) -> tuple[str, tuple[str, ...]]:
+def _line(path: Path, where: str, tree: Any) -> tuple[str, tuple[str, ...]]:
     match tree:
         case {"task": str(task), "answers": given, **rest} if not rest:
-            return task, _given(where, given)
+            return task, _given(path, where, given)
         case _:
-            raise _malformed(f'{where}: expected {{"task": ..., "answers": [...]}}')
+            raise _malformed(path, f'{where}: expected {{"task": ..., "answers": [...]}}')
 
 
-def _given(where: str, given: Any) -> tuple[str, ...]:
+def _given(path: Path, where: str, given: Any) -> tuple[str, ...]:
     if not isinstance(given, list) or not given or not all(isinstance(one, str) for one in given):
-        raise _malformed(f"{where}: expected a list of answers, each a text")
+        raise _malformed(path, f"{where}: expected a list of answers, each a text")
     return tuple(given)
 
 
-def _malformed(what: str) -> UsageError:
-    return UsageError(
-        f"{what}.", fix='A script looks like {"task id or *": ["answer of turn 1", ...]}.'
-    )
+def _malformed(path: Path, what: str) -> UsageError:
+    lines = 'has lines like {"task": "id or *", "answers": ["answer of turn 1", ...]}'
+    whole = 'looks like {"task id or *": ["answer of turn 1", ...]}'
+    form = lines if path.suffix == ".jsonl" else whole
+    return UsageError(f"{what}.", fix=f"A script with this name {form}; see docs/tasks.md.")

@@ -5,7 +5,7 @@ Exit codes, the same for every command:
     0    done
     1    done, but something to look at: a fault of ours in some rollouts, or a doctor's finding
     2    wrong usage: an option, a setting, a task or a file
-    3    this machine, a disk or a model server could not do it
+    3    this machine, a disk or a model server could not do it; for a run: not one rollout
     70   a defect of ours; the message says where the details are
     130  stopped by Ctrl-C (143: by SIGTERM); what had finished is kept
 """
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Coroutine
+from types import FrameType
 from typing import Any, NoReturn
 
 import typer
@@ -33,7 +34,11 @@ from tiltyard.core.errors import TaskError, TiltyardError, UsageError
 EXIT_OK, EXIT_LOOK, EXIT_USAGE, EXIT_CANNOT, EXIT_DEFECT = 0, 1, 2, 3, 70
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+_STOPPING = b"\nstopping, and closing what is open; Ctrl-C again does not wait for that\n"
+
+# Without markup: what is printed may hold a path or a text in which brackets mean themselves.
+errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
 class Terminated(BaseException):
@@ -41,28 +46,38 @@ class Terminated(BaseException):
 
 
 def run_async(work: Coroutine[Any, Any, int]) -> int:
-    """Runs a command's coroutine to its exit code; Ctrl-C and SIGTERM cancel it, and it closes."""
+    """Runs a command's coroutine to its exit code; Ctrl-C and SIGTERM cancel it, and it closes.
+
+    That is said at once, because closing takes a moment. A second Ctrl-C does not wait for it.
+    """
 
     async def main() -> int:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - inside asyncio.run there always is one
-        terminated = False
+        loop = asyncio.get_running_loop()
+        received: list[int] = []
 
-        def terminate() -> None:
-            nonlocal terminated
-            terminated = True
-            task.cancel()
+        def stop(number: int, _frame: FrameType | None) -> None:
+            received.append(number)
+            if len(received) > 1:
+                raise KeyboardInterrupt
+            # Unbuffered, because a handler may interrupt whoever is writing just now.
+            os.write(2, _STOPPING)
+            loop.call_soon_threadsafe(task.cancel)
 
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+        before = {number: signal.signal(number, stop) for number in _STOPS}
         try:
             return await work
         except asyncio.CancelledError:
             if task.cancelling() == 0:
                 raise RuntimeError("something was cancelled that nobody stopped") from None
-            errors.print("stopped; what had finished is kept", style="yellow")
-            if terminated:
+            errors.print("stopped", style="yellow")
+            if received[:1] == [signal.SIGTERM]:
                 raise Terminated from None
             raise
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     return asyncio.run(main())
 

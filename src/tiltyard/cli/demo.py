@@ -4,6 +4,7 @@ Warm start, evaluation, reinforcement learning with verified rewards, evaluation
 is kept. What is learned is the training room's business; this shows it and writes the report.
 """
 
+import asyncio
 import json
 import time
 from dataclasses import asdict, dataclass, replace
@@ -13,9 +14,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK
+from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
 from tiltyard.cli.demo_display import Display
-from tiltyard.cli.run import FAULTS, new_run_directory, write_whole
+from tiltyard.cli.run import ENDED, FAULTS, new_run_directory, tell_kept, write_whole
 from tiltyard.config import Settings
 from tiltyard.core.errors import StoreError
 from tiltyard.core.trajectory import Trajectory
@@ -23,11 +24,12 @@ from tiltyard.core.verdict import Outcome
 from tiltyard.store import RunStore
 from tiltyard.training.demo_plan import DEMO_PLAN, DEMO_RECIPE, quick, within_time
 from tiltyard.training.evaluation import Evaluation
-from tiltyard.training.learner_client import learner_process, require_torch
+from tiltyard.training.learner_client import LearnerClient, learner_process, require_torch
 from tiltyard.training.trainer import Trainer, TrainPlan, TrainReport
 from tiltyard.wiring import open_yard
 
 SUMMARY_FILE, PLOT_FILE, POLICY_FILE = "summary.json", "learning.png", "policy.ckpt"
+QUICK_WARNING = "A quick demo shows every part; it is too short to learn anything."
 VERIFICATIONS = 4
 """Cells that verify at once: enough to keep one core busy while the learner has the other."""
 
@@ -52,46 +54,99 @@ async def demo(options: DemoOptions, settings: Settings) -> int:
     if options.quick:
         plan, recipe = quick(plan, recipe)
     directory = options.out or new_run_directory(settings.runs_dir, "demo")
-    summary = directory / SUMMARY_FILE
-    console = Console(highlight=False)
-    solved = ""
+    console = Console(highlight=False, markup=False)
+    told = _Told(console=console, started=started)
 
     async def record(trajectory: Trajectory) -> None:
-        nonlocal solved
         await store.append(trajectory)
+        told.finished += trajectory.verdict.outcome in ENDED
         if trajectory.reward.value == 1.0:
-            solved = trajectory.id
+            told.solved = trajectory.id
 
-    async with (
-        RunStore.create(directory) as store,
-        open_yard(warm=0, verifications=VERIFICATIONS) as yard,
-    ):
-        with Display(console, yard=yard, directory=directory) as display:
-            async with learner_process(
-                recipe, cache_dir=settings.cache_dir, report=display.warm_start
-            ) as learner:
-                display.learner_started(learner.started)
-                plan = within_time(plan, elapsed_s=time.monotonic() - started)
-                trainer = Trainer(
-                    plan,
-                    learner=learner,
-                    pool=yard.pool,
-                    spec=yard.spec,
-                    verify=yard.verifier.verify,
-                    record=record,
-                    on_moment=display.moment,
-                )
-                report = await trainer.run()
-                wall_s = time.monotonic() - started
-                _print(console, report, wall_s=wall_s)
-                figures = summary_of(report, plan, wall_s=wall_s)
-                write_whole(summary, f"{json.dumps(figures, indent=2)}\n")
-                await learner.save(directory / POLICY_FILE)
+    tell_plan(console, plan, quick=options.quick, cache_dir=settings.cache_dir)
+    try:
+        async with (
+            RunStore.create(directory) as store,
+            open_yard(warm=0, verifications=VERIFICATIONS) as yard,
+        ):
+            with Display(console, yard=yard, directory=directory) as display:
+                async with learner_process(
+                    recipe, cache_dir=settings.cache_dir, report=display.warm_start
+                ) as learner:
+                    told.warm = True
+                    display.learner_started(learner.started)
+                    plan = within_time(plan, elapsed_s=time.monotonic() - started)
+                    trainer = Trainer(
+                        plan,
+                        learner=learner,
+                        pool=yard.pool,
+                        spec=yard.spec,
+                        verify=yard.verifier.verify,
+                        record=record,
+                        on_moment=display.moment,
+                    )
+                    report = await trainer.run()
+                    await _finish(learner, report, plan, told, directory, quick=options.quick)
+    except asyncio.CancelledError:
+        tell_kept(told.finished, directory)
+        if not told.warm:
+            errors.print("the warm start was not finished: the next demo begins it anew")
+        raise
     plotted = _plot(directory / PLOT_FILE, report)
-    _print_next(console, directory, solved=solved, plotted=plotted)
-    console.print(str(summary), soft_wrap=True)
+    _print_next(console, directory, solved=told.solved, plotted=plotted)
+    console.print(str(directory / SUMMARY_FILE), soft_wrap=True)
     faults = any(report.outcomes.get(outcome, 0) for outcome in FAULTS)
     return EXIT_LOOK if faults else EXIT_OK
+
+
+@dataclass(slots=True, kw_only=True)
+class _Told:
+    """What the end, or a stop, has to tell of a demo."""
+
+    console: Console
+    started: float
+    finished: int = 0
+    solved: str = ""
+    """A rollout that earned its reward; empty while none has."""
+    warm: bool = False
+    """Whether the warm start is there, and kept for the next demo."""
+
+
+async def _finish(
+    learner: LearnerClient,
+    report: TrainReport,
+    plan: TrainPlan,
+    told: _Told,
+    directory: Path,
+    *,
+    quick: bool,
+) -> None:
+    wall_s = time.monotonic() - told.started
+    _print(told.console, report, wall_s=wall_s)
+    if quick:
+        told.console.print(QUICK_WARNING)
+    figures = summary_of(report, plan, wall_s=wall_s)
+    write_whole(directory / SUMMARY_FILE, f"{json.dumps(figures, indent=2)}\n")
+    await learner.save(directory / POLICY_FILE)
+
+
+def tell_plan(console: Console, plan: TrainPlan, *, quick: bool, cache_dir: Path) -> None:
+    """What will happen, in which phases, and how long that takes."""
+    length = "about a minute" if quick else "about 12 minutes"
+    warm_start = "seconds" if quick else "2 to 4 minutes the first time"
+    tested = f"{plan.test_tasks} held-out tasks and {plan.unseen_tasks} of unseen families"
+    console.print(
+        f"A small model learns to repair code from executed attempts, in {length}:\n"
+        f"  1. warm start: it reads code and imitates repairs; {warm_start}, then kept in "
+        f"{cache_dir}\n"
+        f"  2. test before: {tested}, {plan.evaluation_samples} attempts each\n"
+        f"  3. learning: {plan.updates} updates of {plan.groups} tasks, {plan.samples} attempts "
+        f"each, {plan.budget_s:.0f} seconds at most\n"
+        "  4. test after: the same tasks; then a table, a plot and summary.json",
+        soft_wrap=True,
+    )
+    if quick:
+        console.print(QUICK_WARNING)
 
 
 def summary_of(report: TrainReport, plan: TrainPlan, *, wall_s: float) -> dict[str, Any]:
@@ -160,13 +215,13 @@ def _print(console: Console, report: TrainReport, *, wall_s: float) -> None:
         ("held out, families trained on", report.before, report.after),
         ("families never trained on", report.unseen_before, report.unseen_after),
     ):
-        times = after.pass_at_1 / before.pass_at_1 if before.pass_at_1 else float("inf")
+        times = after.pass_at_1 / before.pass_at_1 if before.pass_at_1 else None
         table.add_row(
             f"{after.tasks} {label}",
             str(after.families),
             _interval(before),
             _interval(after),
-            f"{times:.1f}",
+            "-" if times is None else f"{times:.1f}",
         )
     console.print(table)
     rate = report.learning_rollouts / max(report.learning_s, 1e-9)

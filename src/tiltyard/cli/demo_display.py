@@ -54,11 +54,12 @@ class Display:
 
     def warm_start(self, progress: dict[str, Any]) -> None:
         """A warm start's progress, as the learner reports it."""
-        told = ", ".join(
-            f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in progress.items()
+        step, steps_max = progress.get("step"), progress.get("steps_max")
+        loss, exact = float(progress.get("loss", 0.0)), float(progress.get("exact_match", 0.0))
+        self._note = (
+            f"warm start: step {step} of {steps_max} at most, loss {loss:.2f}, "
+            f"{exact:.0%} of repairs right"
         )
-        self._note = f"warm start: {told}"
         self._say(self._note)
 
     def learner_started(self, started: Started | None) -> None:

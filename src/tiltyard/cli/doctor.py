@@ -5,9 +5,9 @@ import json
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from tiltyard.cli.boundary import EXIT_CANNOT, EXIT_LOOK, EXIT_OK
+from tiltyard.cli.plain import shown
 from tiltyard.sandbox.capabilities import CapabilityReport, Health
 from tiltyard.wiring import probe_machine
 
@@ -20,7 +20,7 @@ async def doctor(*, as_json: bool) -> int:
     if as_json:
         print(json.dumps(_plain(report), indent=2))  # noqa: T201 - the command's output
     else:
-        _show(report)
+        show_report(report)
     if not report.usable:
         return EXIT_CANNOT
     weak = any(finding.health is Health.WEAK for finding in report.findings)
@@ -36,15 +36,20 @@ def _plain(report: CapabilityReport) -> dict[str, object]:
     }
 
 
-def _show(report: CapabilityReport) -> None:
-    console = Console(highlight=False)
-    table = Table(title="What this machine gives", title_justify="left")
-    for name in ("feature", "", "detail", "fix"):
-        table.add_column(name, overflow="fold")
+def show_report(report: CapabilityReport) -> None:
+    """Prints a report as tables, the advice below the first, and the verdict last."""
+    console = Console(highlight=False, markup=False)
+    console.print("What this machine gives", style="italic")
+    wide = max((len(finding.feature) for finding in report.findings), default=0)
     for finding in report.findings:
-        mark = f"[{_STYLES[finding.health]}]{finding.health}[/]"
-        table.add_row(finding.feature, mark, Text(finding.detail), Text(finding.fix))
-    console.print(table)
+        # Lines and no table, which would break a path in two.
+        line = shown(f"  {finding.feature:<{wide}}  ")
+        line.append(f"{finding.health:<8}", _STYLES[finding.health]).append_text(
+            shown(finding.detail)
+        )
+        console.print(line, soft_wrap=True)
+    for fix, features in _fixes(report).items():
+        console.print(shown(f"{', '.join(features)}: {fix}"), soft_wrap=True)
     if report.enforced:
         limits = Table(title="By what each limit is held", title_justify="left")
         limits.add_column("limit")
@@ -52,5 +57,22 @@ def _show(report: CapabilityReport) -> None:
         for limit, by in report.enforced.items():
             limits.add_row(limit, by)
         console.print(limits)
-    verdict = "Sandboxes work here." if report.usable else "No sandbox can be made here yet."
-    console.print(verdict, style="bold")
+    console.print(_verdict(report), style="bold")
+
+
+def _fixes(report: CapabilityReport) -> dict[str, list[str]]:
+    """Each piece of advice with the features that it is for."""
+    fixes: dict[str, list[str]] = {}
+    for finding in report.findings:
+        if finding.fix:
+            fixes.setdefault(finding.fix, []).append(finding.feature)
+    return fixes
+
+
+def _verdict(report: CapabilityReport) -> str:
+    if not report.usable:
+        return "No sandbox can be made here yet."
+    weak = [finding.feature for finding in report.findings if finding.health is Health.WEAK]
+    if weak:
+        return f"Sandboxes work here, but these hold less strictly: {', '.join(weak)}."
+    return "Sandboxes work here, and every limit is held."

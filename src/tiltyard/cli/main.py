@@ -39,6 +39,12 @@ Out = Annotated[
         help="Run directory to make; a new one under runs/ by default.",
     ),
 ]
+Tasks = Annotated[
+    str,
+    typer.Argument(
+        help="A pack, such as [bold]repair:heldout?count=20&seed=1[/bold], or a .jsonl file."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 
@@ -96,12 +102,7 @@ def conformance(
 
 @app.command(name="run")
 def run_tasks(
-    tasks: Annotated[
-        str,
-        typer.Argument(
-            help="A pack, such as [bold]repair:heldout?count=20&seed=1[/bold], or a .jsonl file."
-        ),
-    ],
+    tasks: Tasks,
     policy: Annotated[
         str,
         typer.Option(help="[bold]scripted:FILE[/bold] or [bold]openai:URL#MODEL[/bold]."),
@@ -129,6 +130,21 @@ def run_tasks(
         as_json=as_json,
     )
     return run_async(work(options, load_settings()))
+
+
+@app.command()
+def check(
+    tasks: Tasks,
+    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Tasks checked at once.")] = 3,
+    as_json: Json = False,
+) -> int:
+    """Try whether tasks can teach: the reference must pass, the starter and nothing must not.
+
+    Exits with 0 when all are sound, 1 when one is not or could not be judged.
+    """
+    from tiltyard.cli.check import check as work
+
+    return run_async(work(tasks, concurrency=concurrency, as_json=as_json))
 
 
 @app.command()

@@ -1,23 +1,24 @@
 """`tiltyard run`: rollouts of a policy over tasks, with progress, a table and a JSONL file."""
 
+import asyncio
 import json
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from tiltyard.agents import parse_policy, read_fenced
 from tiltyard.cli.boundary import EXIT_CANNOT, EXIT_LOOK, EXIT_OK, errors
 from tiltyard.cli.plain import shown
+from tiltyard.cli.progress import progress
 from tiltyard.config import Settings
 from tiltyard.core.errors import StoreError
+from tiltyard.core.execution import Enforcement, Limit
 from tiltyard.core.trajectory import Trajectory
 from tiltyard.core.verdict import Outcome
 from tiltyard.rollout.episode import Setting
@@ -28,6 +29,7 @@ from tiltyard.wiring import open_yard
 
 RESULTS_FILE = "results.jsonl"
 FAULT_KINDS_SHOWN = 3
+ENDED = frozenset(Outcome) - {Outcome.CANCELLED}
 FAULTS = (Outcome.INFRA_FAULT, Outcome.GRADER_FAULT)
 
 
@@ -55,17 +57,18 @@ async def run(options: RunOptions, settings: Settings) -> int:
     trajectories: list[Trajectory] = []
     try:
         async with RunStore.create(directory) as store:
-            with _progress(len(tasks) * options.samples) as advance:
+            with progress("rollouts", len(tasks) * options.samples, console=errors) as advance:
 
                 async def record(trajectory: Trajectory) -> None:
                     # First here: it is told to the user even if the disk then refuses it.
                     trajectories.append(trajectory)
-                    advance(trajectory)
+                    advance(_result(trajectory))
                     await store.append(trajectory)
 
                 async with open_yard(
                     sandboxes=options.concurrency, warm=min(4, options.concurrency)
                 ) as yard:
+                    tell_unenforced(yard.provider.enforced)
                     setting = Setting(
                         policy=policy,
                         read_answer=read_fenced,
@@ -77,6 +80,9 @@ async def run(options: RunOptions, settings: Settings) -> int:
                     await run_attempts(
                         planned, setting, concurrency=options.concurrency, record=record
                     )
+    except asyncio.CancelledError:
+        tell_kept(sum(each.verdict.outcome in ENDED for each in trajectories), directory)
+        raise
     finally:
         await policy.aclose()
         if trajectories:
@@ -86,7 +92,7 @@ async def run(options: RunOptions, settings: Settings) -> int:
                 "".join(f"{json.dumps(summary_line(each))}\n" for each in _ordered(trajectories)),
             )
     if not options.as_json:
-        Console(highlight=False).print(str(directory / RESULTS_FILE), soft_wrap=True)
+        Console(highlight=False, markup=False).print(str(directory / RESULTS_FILE), soft_wrap=True)
     return exit_code(trajectory.verdict.outcome for trajectory in trajectories)
 
 
@@ -99,38 +105,29 @@ def exit_code(outcomes: Iterable[Outcome]) -> int:
     return EXIT_LOOK if seen.intersection(FAULTS) else EXIT_OK
 
 
+def tell_kept(finished: int, directory: Path) -> None:
+    """After a stop: what there is to look at, if anything."""
+    if finished:
+        told = f"what had finished is kept: {finished} rollouts in {directory}"
+    else:
+        told = f"no rollout had finished; {directory} holds none"
+    errors.print(shown(told, "yellow"))
+
+
 def new_run_directory(runs_dir: Path, label: str) -> Path:
     """A name that no other run has: the time, the process, and what it was."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     return runs_dir / f"{stamp}-{label}-{os.getpid()}"
 
 
-@contextmanager
-def _progress(total: int) -> Iterator["Advance"]:
-    columns = (
-        TextColumn("rollouts"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[outcomes]}"),
-    )
-    with Progress(*columns, console=errors, transient=True) as progress:
-        bar = progress.add_task("rollouts", total=total, outcomes="")
-        yield Advance(progress, bar)
-
-
-class Advance:
-    """Moves the bar and counts outcomes beside it."""
-
-    def __init__(self, progress: Progress, bar: object) -> None:
-        self._progress = progress
-        self._bar = bar
-        self._counts: Counter[str] = Counter()
-
-    def __call__(self, trajectory: Trajectory) -> None:
-        self._counts[_result(trajectory)] += 1
-        text = "  ".join(f"{name} {count}" for name, count in sorted(self._counts.items()))
-        self._progress.update(self._bar, advance=1, outcomes=text)  # type: ignore[arg-type]
+def tell_unenforced(enforced: Mapping[Limit, Enforcement]) -> None:
+    """One line about the limits that this machine does not hold, when there are any."""
+    open_limits = [limit for limit, by in enforced.items() if by is Enforcement.NONE]
+    if open_limits:
+        errors.print(
+            f"not limited on this machine: {', '.join(open_limits)}; tiltyard doctor says why",
+            style="yellow",
+        )
 
 
 def _result(trajectory: Trajectory) -> str:
@@ -190,7 +187,7 @@ def _print(trajectories: Sequence[Trajectory], directory: Path, *, as_json: bool
         }
         print(json.dumps(document, indent=2))  # noqa: T201 - the command's output
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(_families(trajectories))
     told = ", ".join(f"{outcome} {count}" for outcome, count in counts.items() if count)
     mean = _mean(trajectories)

@@ -16,8 +16,8 @@ from tiltyard.cli.plain import json_tree, shown, visible
 from tiltyard.config import Settings
 from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import ExecResult
-from tiltyard.core.trajectory import Step, Trajectory
-from tiltyard.core.verdict import CheckStatus
+from tiltyard.core.trajectory import Prompt, Step, Trajectory
+from tiltyard.core.verdict import CheckStatus, Outcome
 from tiltyard.store import RolloutRow, RunReader, RunStore
 
 SHOWN_CHARACTERS_MAX = 20_000
@@ -44,7 +44,7 @@ async def show(
     if as_json:
         print(json.dumps(json_tree(trajectory), indent=2))  # noqa: T201 - the command's output
     else:
-        _print(trajectory, Console(highlight=False))
+        _print(trajectory, Console(highlight=False, markup=False))
     return code
 
 
@@ -82,8 +82,9 @@ def _list(rows: Sequence[RolloutRow], directory: Path, *, as_json: bool) -> None
         table.add_column(name, overflow="fold")
     for row in rows[-LISTED_MAX:]:
         reward = "none" if row.reward is None else f"{row.reward:g}"
-        table.add_row(shown(row.id), row.outcome, reward, f"{row.passed} of {row.checks}")
-    console = Console(highlight=False)
+        passed = f"{row.passed} of {row.checks}" if row.checks else "-"
+        table.add_row(shown(row.id), row.outcome, reward, passed)
+    console = Console(highlight=False, markup=False)
     console.print(table)
     if len(rows) > LISTED_MAX:
         console.print(f"the last {LISTED_MAX}; --json lists all")
@@ -97,7 +98,8 @@ def _newest(runs_dir: Path) -> Path:
     ]
     for directory in runs[:LOOKED_AT_MAX]:
         with RunReader(directory) as reader:
-            if next(reader.iter_rows(), None) is not None:
+            # What a stop cut off is recorded too, as cancelled.
+            if any(row.outcome is not Outcome.CANCELLED for row in reader.iter_rows()):
                 return directory
     if runs:
         raise UsageError(
@@ -114,7 +116,9 @@ def _print(trajectory: Trajectory, console: Console) -> None:
     verdict = trajectory.verdict
     console.print(shown(trajectory.id, "bold"))
     console.print(shown(f"task {trajectory.task_id}, seed {trajectory.seed}"))
-    code = ""
+    code = "" if trajectory.prompt is None else trajectory.prompt.code
+    if trajectory.prompt is not None:
+        _print_prompt(trajectory.prompt, console)
     for number, step in enumerate(trajectory.steps, start=1):
         console.rule(f"turn {number} of {len(trajectory.steps)}", align="left")
         _print_step(step, code, console)
@@ -137,6 +141,15 @@ def _print(trajectory: Trajectory, console: Console) -> None:
     console.print(shown(f"outcome {verdict.outcome}, reward {reward}: {trajectory.reward.why}"))
     versions = ", ".join(f"{name} {value}" for name, value in trajectory.versions.items() if value)
     console.print(shown(f"{trajectory.wall_s:.2f} s; {versions}", "dim"))
+
+
+def _print_prompt(prompt: Prompt, console: Console) -> None:
+    console.rule("task", align="left")
+    console.print(shown(_cut(prompt.instruction)))
+    if prompt.examples:
+        console.print(Panel(shown(_cut(prompt.examples)), title="examples", title_align="left"))
+    if prompt.code:
+        console.print(Syntax(visible(_cut(prompt.code)), "python", line_numbers=True))
 
 
 def _print_step(step: Step, before: str, console: Console) -> None:

@@ -97,3 +97,5 @@ class Trajectory:
     shared_verdict_of: RolloutId | None = None
     """The rollout of the same group with the identical answer whose verification this one shares;
     None when it was verified itself."""
+    prompt: Prompt | None = None
+    """What the policy was asked first, before any turn; None in records of schema 1."""

@@ -103,6 +103,7 @@ class Progress:
             seed=attempt.seed,
             versions=versions,
             shared_verdict_of=self.shared,
+            prompt=_prompt(attempt, task.starter, []),
         )
 
 

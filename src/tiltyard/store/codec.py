@@ -20,8 +20,10 @@ from typing import Any, NewType, TypeAlias, Union, get_args, get_origin, get_typ
 
 from tiltyard.core.trajectory import Trajectory
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised whenever a record is written in a form that an older reader would refuse or misread."""
+READABLE = frozenset({1, 2})
+"""Those of schema 1 only lack the prompt, which has a default."""
 
 Json: TypeAlias = Any
 Encode: TypeAlias = Callable[[Any], Json]
@@ -47,9 +49,9 @@ def decode_trajectory(text: bytes) -> Trajectory:
     tree = json.loads(text)
     if not isinstance(tree, dict) or tree.keys() != {"schema", "trajectory"}:
         raise ValueError("not a trajectory record")
-    if tree["schema"] != SCHEMA:
+    if tree["schema"] not in READABLE:
         raise ValueError(
-            f"written in record schema {tree['schema']}, this version reads only {SCHEMA}"
+            f"written in record schema {tree['schema']}, this version reads up to {SCHEMA}"
         )
     _, decode = _trajectory_codec()
     trajectory: Trajectory = decode(tree["trajectory"])

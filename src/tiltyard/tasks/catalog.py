@@ -8,6 +8,7 @@ mine.jsonl                                 a file; see `files`
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import overload
@@ -44,7 +45,7 @@ def load_tasks(text: str) -> Sequence[Task]:
     name, mark, query = text.partition("?")
     pack, colon, split_text = name.partition(":")
     if pack not in _PACKS:
-        raise TaskError(f"there are no tasks named {text[:200]!r}.", fix=f"Use {EXISTING}.")
+        raise _unknown(text, pack)
     options = _options(query, text) if mark else {}
     return _PACKS[pack](_split(split_text, text) if colon else Split.HELDOUT, options)
 
@@ -83,6 +84,11 @@ class RepairTasks(Sequence[Task]):
 
 def _repair(split: Split, options: Mapping[str, str]) -> Sequence[Task]:
     families = options.get("families", "trained")
+    if families == "unseen" and split is Split.TRAIN:
+        raise TaskError(
+            "the unseen families are never trained on, so they have no train split.",
+            fix="Use repair:heldout?families=unseen.",
+        )
     return RepairTasks(
         split=split,
         count=_whole(options, "count", default=COUNT_DEFAULT, low=1, high=COUNT_MAX),
@@ -97,6 +103,19 @@ _PACKS: Mapping[str, Callable[[Split, Mapping[str, str]], Sequence[Task]]] = Map
 _FAMILY_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"trained": TRAINED_FAMILIES, "unseen": UNSEEN_FAMILIES}
 )
+
+
+def _unknown(text: str, pack: str) -> TaskError:
+    if Path(text).is_file():
+        return TaskError(
+            f"{text[:200]!r} is a file, but not named as one of tasks.",
+            fix="End its name in .jsonl, with one JSON object a line; see docs/tasks.md.",
+        )
+    near = get_close_matches(pack.lower(), _PACKS, n=1)
+    meant = f"Did you mean {near[0]!r}? " if near else ""
+    return TaskError(
+        f"there are no tasks named {text[:200]!r}.", fix=f"{meant}There are: {EXISTING}."
+    )
 
 
 def _split(split_text: str, text: str) -> Split:
@@ -131,4 +150,7 @@ def _whole(options: Mapping[str, str], name: str, *, default: int, low: int, hig
     # Twelve digits hold every bound; longer text must not reach int().
     if text.isascii() and text.isdigit() and len(text) <= 12 and low <= int(text) <= high:
         return int(text)
-    raise TaskError(f"{name}={text[:60]!r} is not a whole number from {low} to {high}.")
+    raise TaskError(
+        f"{name}={text[:60]!r} is not a whole number from {low} to {high}.",
+        fix=f"Write for example {name}={default}, or leave it out.",
+    )

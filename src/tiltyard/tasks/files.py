@@ -25,6 +25,7 @@ TASKS_MAX = 100_000
 _MESSAGE_CHARS_MAX = 300
 
 
+_SMALLER = "Spread the tasks over several files, each within the bounds of docs/tasks.md."
 _FORMAT = "docs/tasks.md describes the format, with an example."
 
 
@@ -40,7 +41,9 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
         with path.open("rb") as stream:
             return _read(stream, str(path))
     except OSError as error:
-        raise TaskError(f"{path} cannot be read: {error.strerror}.") from error
+        raise TaskError(
+            f"{path} cannot be read: {error.strerror}.", fix="Correct its permissions."
+        ) from error
 
 
 def write_tasks(path: Path, tasks: Iterable[Task]) -> int:
@@ -85,16 +88,23 @@ def _read(stream: BinaryIO, name: str) -> tuple[Task, ...]:
         where = f"{name}:{number}"
         read_bytes += len(line)
         if len(line) > LINE_BYTES_MAX:
-            raise TaskError(f"{where}: the line is longer than {LINE_BYTES_MAX} bytes.")
+            raise TaskError(
+                f"{where}: the line is longer than {LINE_BYTES_MAX} bytes.", fix=_SMALLER
+            )
         if read_bytes > FILE_BYTES_MAX:
-            raise TaskError(f"{where}: the file is larger than {FILE_BYTES_MAX} bytes.")
+            raise TaskError(
+                f"{where}: the file is larger than {FILE_BYTES_MAX} bytes.", fix=_SMALLER
+            )
         if not line.strip():
             continue
         task = _task(line, where)
         if task.id in tasks:
-            raise TaskError(f"{where}: field id: {task.id!r} was used by an earlier line.")
+            raise TaskError(
+                f"{where}: field id: {task.id!r} was used by an earlier line.",
+                fix="Give each task an id of its own.",
+            )
         if len(tasks) == TASKS_MAX:
-            raise TaskError(f"{where}: the file holds more than {TASKS_MAX} tasks.")
+            raise TaskError(f"{where}: the file holds more than {TASKS_MAX} tasks.", fix=_SMALLER)
         tasks[task.id] = task
     if not tasks:
         raise TaskError(f"{name} holds no task.", fix="Write one JSON object a line.")
@@ -111,8 +121,12 @@ def _task(line: bytes, where: str) -> Task:
     except RecursionError:
         raise TaskError(f"{where}: the JSON is nested too deeply.", fix=_FORMAT) from None
     except ValueError as error:
+        # The decoder's own line number is that of this line alone, so always 1.
+        said = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            said = f"{error.msg} at column {error.colno}"
         raise TaskError(
-            f"{where}: not JSON: {str(error)[:_MESSAGE_CHARS_MAX]}.", fix="Write one object a line."
+            f"{where}: not JSON: {said[:_MESSAGE_CHARS_MAX]}.", fix="Write one object a line."
         ) from None
     if not isinstance(raw, dict):
         raise TaskError(f"{where}: not a JSON object.", fix="Write one object a line.")
@@ -122,12 +136,31 @@ def _task(line: bytes, where: str) -> Task:
         _refuse(where, error)
 
 
+_WORDS = {
+    "missing": "is missing",
+    "extra_forbidden": "is no field of the format",
+    "string_type": "must be a text",
+    "string_too_short": "must not be empty",
+    "string_unicode": "must be valid Unicode",
+    "too_short": "must not be empty",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+}
+"""In a task file's terms, where pydantic's are Python's."""
+
+
 def _refuse(where: str, error: ValidationError) -> NoReturn:
     """The first of pydantic's findings as a `TaskError`."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     # Parts in angle brackets only say which shape of a suite was tried.
     path = ".".join(str(part) for part in first["loc"] if not str(part).startswith("<"))
-    message = first["msg"].removeprefix("Value error, ")[:_MESSAGE_CHARS_MAX]
+    message = _WORDS.get(first["type"]) or first["msg"].removeprefix("Value error, ")
+    message = message.replace("Input should be", "must be")[:_MESSAGE_CHARS_MAX]
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
     field = f"field {path[:_MESSAGE_CHARS_MAX]}: " if path else "the task "
     raise TaskError(f"{where}: {field}{message}{more}.", fix=_FORMAT) from None

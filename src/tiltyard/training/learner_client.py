@@ -52,7 +52,10 @@ class LearnerDied(PolicyError):
 def require_torch() -> None:
     """Raise UsageError with the fix when the `train` extra is not installed."""
     if find_spec("torch") is None:
-        raise UsageError("Training needs PyTorch.", fix="pip install tiltyard[train]")
+        raise UsageError(
+            "Training needs PyTorch.",
+            fix="In a clone, `make demo` installs it; elsewhere: pip install 'tiltyard[train]'.",
+        )
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ seeds are.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from random import Random
 from types import MappingProxyType
 
@@ -30,6 +31,10 @@ HELDOUT_SHARE = 0.25
 _DRAWS_MAX = 400
 """Faults tried for one task. One in four is held out and about two in three are usable, so that
 this many failing means a broken family, not bad luck."""
+
+
+_NAMED_MAX = 5
+"""Of unknown families, in a message."""
 
 
 def make_task(seed: int, *, split: Split, families: Sequence[str] | None = None) -> Task:
@@ -79,14 +84,19 @@ def make_task(seed: int, *, split: Split, families: Sequence[str] | None = None)
 
 
 def refuse_unknown_families(names: Sequence[str], split: Split) -> None:
-    """Raises TaskError, with the families there are, unless `split` has every one of `names`."""
+    """Raises TaskError, with the nearest names, unless `split` has every one of `names`."""
     known = [*TRAINED_FAMILIES, *(UNSEEN_FAMILIES if split is Split.HELDOUT else ())]
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        what = ", ".join(map(repr, unknown)) or "an empty list"
+        named = unknown[:_NAMED_MAX]
+        what = ", ".join(repr(name[:60]) for name in named) or "an empty list"
+        near = dict.fromkeys(
+            near for name in named for near in get_close_matches(name[:60], known, n=2)
+        )
+        meant = f"Did you mean {' or '.join(near)}? " if near else ""
         raise TaskError(
             f"the {split} split of the repair pack has no family {what}.",
-            fix=f"Choose from: {', '.join(known)}.",
+            fix=f"{meant}docs/tasks.md lists all {len(known)}, such as {known[0]}.",
         )
 
 

@@ -201,7 +201,7 @@ class Recorder:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.errors.append(str(report.longrepr)[-WORDS_MAX:])
+            self.errors.append(error_lines(str(report.longrepr))[-WORDS_MAX:])
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -215,6 +215,13 @@ class Recorder:
             status, words = self.failed.get(report.nodeid, ("passed", ""))
             self.host.send(("result", report.nodeid, status, words))
         return report
+
+
+def error_lines(text: str) -> str:
+    """Of what pytest says of a file that it could not load, the error without the import machinery
+    above it; pytest marks these lines with an E."""
+    lines = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
+    return "\n".join(lines) or text
 
 
 def status_of(call: pytest.CallInfo[None]) -> str:

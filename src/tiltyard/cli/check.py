@@ -1,0 +1,55 @@
+"""`tiltyard check`: whether tasks can be trusted to teach, before a model spends time on them."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
+from tiltyard.cli.plain import json_tree, shown
+from tiltyard.cli.progress import progress
+from tiltyard.tasks.catalog import load_tasks
+from tiltyard.tasks.check import Soundness, TaskReport, check_tasks
+from tiltyard.wiring import open_yard
+
+LISTED_MAX = 100
+
+
+async def check(text: str, *, concurrency: int, as_json: bool) -> int:
+    """Checks the tasks that `text` names, prints what was found, and returns the exit code."""
+    tasks = load_tasks(text)
+    with progress("tasks", len(tasks), console=errors) as advance:
+        async with open_yard(warm=0, verifications=concurrency) as yard:
+            reports = await check_tasks(
+                tasks,
+                yard.verifier.verify,
+                concurrency=concurrency,
+                told=lambda report: advance(report.soundness),
+            )
+    if as_json:
+        print(json.dumps(json_tree(reports), indent=2))  # noqa: T201 - the command's output
+    else:
+        _print(reports, Console(highlight=False, markup=False))
+    sound = all(report.soundness is Soundness.SOUND for report in reports)
+    return EXIT_OK if sound else EXIT_LOOK
+
+
+def _print(reports: Sequence[TaskReport], console: Console) -> None:
+    found = [report for report in reports if report.soundness is not Soundness.SOUND]
+    if found:
+        table = Table(title="What is wrong with the tasks", title_justify="left")
+        for name in ("task", "", "problems"):
+            table.add_column(name, overflow="fold")
+        for report in found[:LISTED_MAX]:
+            style = "red" if report.soundness is Soundness.UNSOUND else "yellow"
+            problems = shown("\n".join(report.problems))
+            table.add_row(shown(report.task_id), Text(report.soundness, style=style), problems)
+        console.print(table)
+        if len(found) > LISTED_MAX:
+            console.print(f"the first {LISTED_MAX}; --json lists all")
+    counts = Counter(report.soundness for report in reports)
+    told = ", ".join(f"{counts[each]} {each}" for each in Soundness if counts[each])
+    console.print(f"{len(reports)} tasks: {told}")

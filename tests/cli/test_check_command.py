@@ -1,0 +1,69 @@
+"""`tiltyard check`: sound tasks, unsound ones, and both forms of the answer."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Tiltyard = Callable[..., "subprocess.CompletedProcess[str]"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.sandbox]
+
+SOUND = {
+    "id": "double",
+    "instruction": "Return twice x.",
+    "starter": "def double(x):\n    return x\n",
+    "reference": "def double(x):\n    return 2 * x\n",
+    "hidden": {"cases": [{"id": "h1", "target": "double", "args": "(3,)", "expected": "6"}]},
+}
+SLIP = {
+    **SOUND,
+    "id": "slip",
+    "hidden": {"cases": [{"id": "h1", "target": "double", "args": "(3,)", "expected": "7"}]},
+}
+BROKEN = {**SOUND, "id": "broken", "hidden": {"tests": {"test_a.py": "def test_a(:\n"}}}
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in (SOUND, SLIP, BROKEN)))
+    return path
+
+
+def test_unsound_tasks_are_named_with_what_is_wrong(tiltyard: Tiltyard, tasks: Path) -> None:
+    done = tiltyard("check", tasks)
+
+    assert done.returncode == 1, done.stderr
+    assert "its reference fails 1 of 1 tests; first h1 (wrong_answer)" in done.stdout
+    assert "SyntaxError" in done.stdout
+    assert "importlib" not in done.stdout
+    assert "3 tasks: 1 sound, 2 unsound" in done.stdout
+
+
+def test_the_answer_as_json(tiltyard: Tiltyard, tasks: Path) -> None:
+    done = tiltyard("check", tasks, "--json")
+
+    found = {each["task_id"]: each["soundness"] for each in json.loads(done.stdout)}
+    assert found == {"double": "sound", "slip": "unsound", "broken": "unsound"}
+
+
+def test_sound_tasks_need_no_look(tiltyard: Tiltyard) -> None:
+    done = tiltyard("check", "repair:heldout?count=5")
+
+    assert done.returncode == 0, done.stdout
+    assert done.stdout == "5 tasks: 5 sound\n"
+
+
+def test_a_run_pays_nobody_for_an_unsound_task(tiltyard: Tiltyard, tasks: Path) -> None:
+    answers = tasks.with_name("answers.json")
+    right = "```python\ndef double(x):\n    return 2 * x\n```"
+    answers.write_text(json.dumps({"*": [right]}))
+
+    done = tiltyard("run", tasks, "--policy", f"scripted:{answers}", "--json")
+
+    assert done.returncode == 1, done.stderr
+    rewards = {each["task"]: each["reward"] for each in json.loads(done.stdout)["rollouts"]}
+    assert rewards == {"double": 1.0, "slip": None, "broken": None}
