@@ -258,8 +258,8 @@ static void serve(int host, int signals) {
                                {.fd = signals, .events = POLLIN},
                                {.fd = host, .events = POLLIN}};
     int timeout_ms = owned_sweep(tell_gone, other_ended);
-    int ready = poll(polled, 3, spare_ready() ? timeout_ms : 0);
-    if (ready == 0) spare_make();
+    int ready = poll(polled, 3, spare_wanted() ? 0 : timeout_ms);
+    if (ready == 0 && spare_wanted()) spare_make();
     if (ready <= 0) continue;
     struct signalfd_siginfo caught;
     while (polled[1].revents && read(signals, &caught, sizeof caught) > 0) {

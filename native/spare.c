@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 static int own = -1, spare = -1;
+static bool refused;
 
 static int current(void) { return open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC); }
 
@@ -30,11 +31,14 @@ const char *spare_set_up(void) {
   return own < 0 ? "open(own network)" : NULL;
 }
 
-bool spare_ready(void) { return spare >= 0; }
+bool spare_wanted(void) { return spare < 0 && !refused; }
 
 void spare_make(void) {
-  if (spare >= 0 || unshare(CLONE_NEWNET)) return;
+  if (spare >= 0) return;
+  refused = unshare(CLONE_NEWNET) != 0;
+  if (refused) return;
   spare = current();
+  refused = spare < 0;
   come_back();
 }
 
@@ -49,7 +53,10 @@ const char *spare_furnish(struct network *network) {
   return failed;
 }
 
-bool spare_enter(void) { return spare >= 0 && setns(spare, CLONE_NEWNET) == 0; }
+bool spare_enter(void) {
+  refused = false;
+  return spare >= 0 && setns(spare, CLONE_NEWNET) == 0;
+}
 
 void spare_leave(void) {
   come_back();

@@ -8,7 +8,8 @@
 
 /* Gives the launcher a namespace of its own. Returns NULL, or the failed step with errno set. */
 const char *spare_set_up(void);
-bool spare_ready(void);
+/* Whether it is worth while to make one: not when it was refused since the last sandbox. */
+bool spare_wanted(void);
 /* Makes one when there is none; nothing happens when it cannot. */
 void spare_make(void);
 /* Sets up the one for a sandbox that wants more of a network than none. Returns NULL, or the failed

@@ -30,8 +30,6 @@ from tiltyard.sandbox.network.resolver import SystemResolver
 from tiltyard.sandbox.network.rules import Cause
 from tiltyard.sandbox.network.sharing import DESCRIPTORS_EACH, PLACES_MAX, Pace, Places, places_here
 
-SHORT = Patience(ask_s=0.05, idle_s=0.05, total_s=0.12)
-
 
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
@@ -217,25 +215,37 @@ async def test_a_server_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"G", b"GET http://allowed.example/ HTTP/1.1\r\n", b"\5\1"])
 async def test_a_program_that_never_asks_is_let_go(sent: bytes) -> None:
-    async with gate(allowing("allowed.example"), patience=SHORT) as proxy:
+    patience = Patience(ask_s=0.05)
+    async with gate(allowing("allowed.example"), patience=patience) as proxy:
         async with proxy.connected() as (reader, writer):
             writer.write(sent)
             assert await reader.read() == b""
         assert proxy.served.log.decisions == ()
 
 
-async def test_idle_and_endless_connections_end() -> None:
-    async with serving(echo) as server, gate(allowing(f"{LOOPBACK}:*"), patience=SHORT) as proxy:
-        async with proxy.connected() as (reader, writer):
-            writer.write(connect_to(LOOPBACK, server.port))
-            assert b"200" in await reader.readuntil(b"\r\n\r\n")
-            assert await reader.read() == b""  # idle
-        async with proxy.connected() as (reader, writer):
-            writer.write(connect_to(LOOPBACK, server.port) + b"x")
-            await reader.readuntil(b"\r\n\r\n")
-            with suppress(ConnectionResetError):
-                while received := await reader.read(100):  # never idle, and ended all the same
-                    writer.write(received)
+async def test_an_idle_connection_ends() -> None:
+    patience = Patience(idle_s=0.05)
+    async with (
+        serving(echo) as server,
+        gate(allowing(f"{LOOPBACK}:*"), patience=patience) as proxy,
+        proxy.connected() as (reader, writer),
+    ):
+        writer.write(connect_to(LOOPBACK, server.port))
+        assert b"200" in await reader.readuntil(b"\r\n\r\n")
+        assert await reader.read() == b""
+
+
+async def test_a_connection_that_is_never_idle_ends_all_the_same() -> None:
+    patience = Patience(total_s=0.1)
+    async with (
+        serving(echo) as server,
+        gate(allowing(f"{LOOPBACK}:*"), patience=patience) as proxy,
+        proxy.connected() as (reader, writer),
+    ):
+        writer.write(connect_to(LOOPBACK, server.port) + b"x")
+        with suppress(ConnectionResetError):
+            while received := await reader.read(100):
+                writer.write(received[-1:])
 
 
 async def test_a_program_that_never_reads_stops_its_server() -> None:
