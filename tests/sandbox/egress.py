@@ -3,6 +3,7 @@ sandbox around it."""
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
@@ -65,14 +66,17 @@ class Server:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n" % len(answer))
         writer.write(b"Connection: close\r\n\r\n" + answer)
         await writer.drain()
-        writer.write_eof()
-        self.rest += await reader.read()
+        if writer.can_write_eof():
+            writer.write_eof()
+            self.rest += await reader.read()
 
 
 @asynccontextmanager
-async def serving(serve: Serve | None = None) -> AsyncIterator[Server]:
+async def serving(
+    serve: Serve | None = None, *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Server]:
     server = Server(serve)
-    listening = await asyncio.start_server(server.handle_one, LOOPBACK, 0)
+    listening = await asyncio.start_server(server.handle_one, LOOPBACK, 0, ssl=tls)
     server.port = listening.sockets[0].getsockname()[1]
     try:
         yield server

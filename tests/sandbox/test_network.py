@@ -4,8 +4,11 @@ import asyncio
 import os
 import shutil
 import socket
+import ssl
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -202,6 +205,43 @@ except ssl.SSLError as error:
     assert b"victim.example" in hello
     assert sandbox.egress is not None
     assert [each.host for each in sandbox.egress.decisions] == [ALLOWED]
+
+
+def self_signed(directory: Path) -> tuple[Path, Path]:
+    key, certificate = directory / "key.pem", directory / "certificate.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-nodes", "-days", "2", "-newkey", "ec"),
+            *("-pkeyopt", "ec_paramgen_curve:P-256", "-keyout", key, "-out", certificate),
+            *("-subj", f"/CN={ALLOWED}", "-addext", f"subjectAltName=DNS:{ALLOWED}"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return key, certificate
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not on this machine")
+async def test_https_from_end_to_end(made: Made, tmp_path: Path) -> None:
+    key, certificate = self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    sandbox = await made(allowing(f"{ALLOWED}:*", LOOPBACK_RULE))
+    await sandbox.write("certificate.pem", certificate.read_bytes())
+    async with serving(tls=context) as server:
+        done = await python(
+            sandbox,
+            """
+import ssl, sys, urllib.request
+context = ssl.create_default_context(cafile="certificate.pem")
+print(urllib.request.urlopen(sys.argv[1], context=context, timeout=20).read().decode())
+""",
+            f"https://{ALLOWED}:{server.port}/",
+        )
+    assert done.stdout.text == "hello\n", done.stderr.text
+    assert sandbox.egress is not None
+    assert [each.form for each in sandbox.egress.decisions] == ["connect"]
 
 
 @pytest.mark.slow
