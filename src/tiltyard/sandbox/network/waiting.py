@@ -8,7 +8,7 @@ async def readable(waited: socket.socket) -> None:
     """Returns when there is something to receive or to accept.
 
     asyncio's own `sock_accept` would lose a connection when it is cancelled in the moment of its
-    coming, and it has nothing that receives descriptors.
+    coming, and `sock_recv` would take its chunk in a turn of the loop that is not its own.
     """
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
