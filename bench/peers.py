@@ -8,7 +8,7 @@ import asyncio
 import os
 import shutil
 import sys
-from asyncio.subprocess import DEVNULL, PIPE
+from asyncio.subprocess import PIPE
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,9 +25,13 @@ async def run_program(
     env: Mapping[str, str] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """Runs a program to its end. Raises PeerFailed for any other exit code, or when it hangs."""
+    """Runs a program to its end. Raises PeerFailed for any other exit code, or when it hangs.
+
+    Its standard input is a pipe that ends at once, and not /dev/null: runsc gives the files that it
+    is started with to nobody, and that one is the machine's own.
+    """
     process = await asyncio.create_subprocess_exec(
-        *argv, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=cwd, env=env
+        *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cwd, env=env
     )
     try:
         async with asyncio.timeout(timeout_s):
