@@ -8,7 +8,7 @@ from tiltyard.cli.boundary import run_async
 from tiltyard.cli.quantities import parse_duration, parse_size
 from tiltyard.config import load_settings
 from tiltyard.core.errors import UsageError
-from tiltyard.core.execution import Limit, Limits
+from tiltyard.core.execution import Limit, Limits, NetworkMode
 from tiltyard.core.files import Links
 
 app = typer.Typer(
@@ -44,6 +44,11 @@ def create(
     writable: Annotated[
         bool, typer.Option("--writable", help="Root inside may change the image's own files.")
     ] = False,
+    network: Annotated[NetworkMode, typer.Option(help="What of a network.")] = NetworkMode.NONE,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RULE", help="With --network allow: *.example.org, 192.0.2.7:8080."),
+    ] = None,
     ttl: Annotated[str, typer.Option(help="How long it may live; like 90s, 10m, 1h30m.")] = "1h",
     as_json: Json = False,
 ) -> int:
@@ -63,6 +68,8 @@ def create(
         inodes=inodes,
         allow_unenforced=[Limit.CPU] if allow_unenforced is None else allow_unenforced,
         writable=writable,
+        network=network,
+        allow=allow or [],
         ttl_s=ttl_s,
     )
     return run_async(work(load_settings().runtime_dir, request, as_json=as_json))

@@ -103,6 +103,23 @@ def test_the_tables(sandbox: Sandbox, made: str) -> None:
     assert row["memory_bytes_max"] == 128 * 2**20
 
 
+TALK = """
+import socket
+with socket.create_server(("127.0.0.1", 0)) as server:
+    socket.create_connection(server.getsockname()).close()
+    print("talked")
+"""
+
+
+def test_a_network_is_had_by_those_that_asked_for_one(sandbox: Sandbox, made: str) -> None:
+    loopback = sandbox("create", "--memory", "64M", "--network", "loopback").stdout.strip()
+
+    assert sandbox("exec", loopback, "--", "python3", "-", stdin=TALK).stdout == "talked\n"
+    assert sandbox("exec", made, "--", "python3", "-", stdin=TALK).returncode == 1
+    refused = sandbox("create", "--network", "allow", "--allow", "not a name")
+    assert (refused.returncode, "not a name" in refused.stderr) == (3, True)
+
+
 def test_a_limit_that_makes_no_sense_is_refused_and_no_sandbox_is_made(sandbox: Sandbox) -> None:
     assert_told(sandbox("create", "--memory", "1"), 3, "memory_bytes")
     assert_told(sandbox("create", "--memory", "much"), 2, "size")

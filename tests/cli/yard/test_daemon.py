@@ -13,6 +13,8 @@ import pytest
 
 from cli.yard.conftest import Sandbox, daemons, listed
 from sandbox.processes import descendants, supervisors
+from tiltyard.cli.yard.daemon import serve
+from tiltyard.cli.yard.place import opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.sandbox]
 
@@ -67,6 +69,15 @@ def test_nothing_is_left_after_its_end(sandbox: Sandbox, made: str, runtime: Pat
     assert not daemons(runtime)
     assert list(runtime.iterdir()) == []
     assert not left_of(daemon)
+
+
+async def test_it_ends_by_itself_when_nothing_is_left(runtime: Path) -> None:
+    started: list[bool] = []
+    with opened(runtime) as place:
+        await serve(place, ready=lambda: started.append(True), idle_s=0.01)
+
+    assert started == [True]
+    assert list(runtime.iterdir()) == []
 
 
 def test_a_terminated_daemon_takes_leave(sandbox: Sandbox, made: str, runtime: Path) -> None:

@@ -25,7 +25,7 @@ from tiltyard.cli.yard.wire import (
     parse_reply,
     parse_request,
 )
-from tiltyard.core.execution import Limit
+from tiltyard.core.execution import Limit, NetworkMode
 
 CREATE = Create(
     memory_bytes=1,
@@ -36,6 +36,8 @@ CREATE = Create(
     inodes=5,
     allow_unenforced=[Limit.CPU],
     writable=False,
+    network=NetworkMode.ALLOW,
+    allow=["example.org"],
     ttl_s=1.0,
 )
 EXEC = Exec(

@@ -11,8 +11,8 @@ import structlog
 
 from tiltyard.cli.yard.record import lost_error, unknown_error
 from tiltyard.cli.yard.wire import TTL_S_MAX, Create, Row, State
-from tiltyard.core.errors import SandboxClosed, SandboxError
-from tiltyard.core.execution import Limits, SandboxSpec
+from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxError
+from tiltyard.core.execution import Limits, Network, SandboxSpec
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
 
@@ -102,7 +102,7 @@ class Kept:
         self._tenants[tenant.id] = tenant
         try:
             self._changed()  # the record names it before it is made
-            sandbox = await self._provider.create(tenant.spec)
+            sandbox = await self._made(tenant)
         except BaseException:
             del self._tenants[tenant.id]
             self._changed()
@@ -111,6 +111,13 @@ class Kept:
         loop = asyncio.get_running_loop()
         tenant.timer = loop.call_later(asked.ttl_s, self._overdue, tenant)
         return tenant.row()
+
+    async def _made(self, tenant: Tenant) -> Sandbox:
+        try:
+            return await self._provider.create(tenant.spec)
+        except SandboxDied as error:
+            error.fix = "end the yard daemon, `tiltyard sandbox stop`, and try again."
+            raise
 
     def find(self, id_: str) -> Sandbox:
         """Raises `UsageError` for an id that never was, `SandboxError` for what is gone."""
@@ -197,6 +204,7 @@ def _spec_of(asked: Create) -> SandboxSpec:
         ),
         allow_unenforced=frozenset(asked.allow_unenforced),
         writable=asked.writable,
+        network=Network(mode=asked.network, allow=tuple(asked.allow)),
         # The node ends it as well, a little later than we do: then it was told of here.
         lifetime_s=min(max(asked.ttl_s + LIFETIME_SPARE_S, 1.0), TTL_S_MAX),
     )

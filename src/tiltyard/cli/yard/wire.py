@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tiltyard.core.errors import SandboxError
-from tiltyard.core.execution import Limit, Reason
+from tiltyard.core.execution import Limit, NetworkMode, Reason
 from tiltyard.core.files import FileKind, Links
 
 VERSION = 1
@@ -27,6 +27,7 @@ STDIN_FRAMES_MAX = 4
 because a program does: it would not see that its client has gone."""
 TTL_S_MAX = 30 * 24 * 3600.0
 IDS_MAX = 1024
+RULES_MAX = 1024
 
 
 class WireError(SandboxError):
@@ -81,6 +82,8 @@ class Create(_Message):
     inodes: int
     allow_unenforced: list[Limit]
     writable: bool
+    network: NetworkMode
+    allow: list[str] = Field(max_length=RULES_MAX)
     ttl_s: float = Field(gt=0, le=TTL_S_MAX)
 
 
