@@ -11,13 +11,13 @@ from tiltyard.core.errors import UsageError
     [("0", 0), ("1048576", 1048576), ("512M", 512 * 2**20), ("1.5 GiB", 3 * 2**29), ("2kb", 2048)],
 )
 def test_sizes(words: str, size: int) -> None:
-    assert parse_size(words) == size
+    assert parse_size("--memory", words) == size
 
 
 @pytest.mark.parametrize("words", ["", "M", "-1M", "1Q", "1M2", "1e9", "nan"])
 def test_what_is_no_size(words: str) -> None:
-    with pytest.raises(UsageError, match="no size"):
-        parse_size(words)
+    with pytest.raises(UsageError, match=r"--memory: .* is no size"):
+        parse_size("--memory", words)
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,13 @@ def test_what_is_no_size(words: str) -> None:
     [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("0.5s", 0.5), ("2d1s", 172801)],
 )
 def test_durations(words: str, seconds: float) -> None:
-    assert parse_duration(words) == seconds
+    assert parse_duration("--ttl", words) == seconds
 
 
 @pytest.mark.parametrize("words", ["", "h", "-1s", "1m1h", "soon", "1.5h"])
 def test_what_is_no_duration(words: str) -> None:
-    with pytest.raises(UsageError, match="no duration"):
-        parse_duration(words)
+    with pytest.raises(UsageError, match=r"--ttl: .* is no duration"):
+        parse_duration("--ttl", words)
 
 
 def test_what_is_shown() -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -73,6 +74,19 @@ def test_an_interruption_of_the_block_closes_everything() -> None:
     with pytest.raises(SandboxClosed):
         pool.acquire(SPEC)
     assert own_threads() == []
+
+
+def test_who_waits_while_another_thread_closes_everything_is_told_so() -> None:
+    begun = threading.Event()
+    provider = StubbornProvider(begun.set)
+    with ThreadPoolExecutor(1) as other:
+        with Pool(Twin(provider), warm=0) as pool:
+            waiting = other.submit(pool.acquire, SPEC)
+            assert begun.wait(30)
+        with pytest.raises(SandboxClosed):
+            waiting.result(30)
+
+    assert provider.stopped == 1
 
 
 def test_a_pool_that_is_not_open_says_so() -> None:

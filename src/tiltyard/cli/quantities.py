@@ -10,20 +10,24 @@ _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?
 _SECONDS = (86_400, 3600, 60, 1)
 
 
-def parse_size(words: str) -> int:
+def parse_size(option: str, words: str) -> int:
     """Bytes; K, M, G and T are powers of 1024. Raises `UsageError`."""
     found = _SIZE.fullmatch(words.strip())
     if found is None:
-        raise UsageError(f"{words!r} is no size.", fix="write it like 512M, 2G or 1048576.")
+        raise UsageError(
+            f"{option}: {words!r} is no size.", fix="write it like 512M, 2G or 1048576."
+        )
     unit_bytes: int = 1024 ** _POWERS[found[2].lower()]
     return round(float(found[1]) * unit_bytes)
 
 
-def parse_duration(words: str) -> float:
+def parse_duration(option: str, words: str) -> float:
     """Seconds. Raises `UsageError`."""
     found = _DURATION.fullmatch(words.strip())
     if found is None or not any(found.groups()):
-        raise UsageError(f"{words!r} is no duration.", fix="write it like 90s, 10m or 1h30m.")
+        raise UsageError(
+            f"{option}: {words!r} is no duration.", fix="write it like 90s, 10m or 1h30m."
+        )
     parts = zip(found.groups(), _SECONDS, strict=True)
     return sum(float(number) * unit_s for number, unit_s in parts if number)
 

@@ -56,15 +56,15 @@ def create(
     from tiltyard.cli.sandbox import create as work
     from tiltyard.cli.yard.wire import TTL_S_MAX, Create
 
-    ttl_s = parse_duration(ttl)
+    ttl_s = parse_duration("--ttl", ttl)
     if not 0 < ttl_s <= TTL_S_MAX:
         raise UsageError(f"--ttl {ttl} is no time to live.", fix="30 days at most.")
     request = Create(
-        memory_bytes=parse_size(memory),
+        memory_bytes=parse_size("--memory", memory),
         pids=pids,
         cpus=cpus,
         open_files=open_files,
-        disk_bytes=parse_size(disk),
+        disk_bytes=parse_size("--disk", disk),
         inodes=inodes,
         allow_unenforced=[Limit.CPU] if allow_unenforced is None else allow_unenforced,
         writable=writable,
@@ -90,8 +90,8 @@ def execute(
 ) -> int:
     """Run a program: standard input goes in, its output comes out, its exit code is this one's.
 
-    Options come before the ID. Ctrl-C kills the program. A program that a limit ended exits with
-    137, and the limit is named on standard error.
+    Options come before the ID. Ctrl-C kills the program. If a limit ended it, standard error names
+    that limit, and the code is 137.
     """
     from tiltyard.cli.sandbox import execute as work
     from tiltyard.cli.yard.wire import Exec
@@ -105,7 +105,7 @@ def execute(
         argv=[_utf8(word) for word in words],
         cwd=cwd,
         env=variables,
-        timeout_s=None if timeout is None else parse_duration(timeout),
+        timeout_s=None if timeout is None else parse_duration("--timeout", timeout),
         terminal=None,
     )
     return run_async(work(load_settings().runtime_dir, request, as_json=as_json))

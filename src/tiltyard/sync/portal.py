@@ -124,6 +124,9 @@ class Portal:
             if not self.post(lambda: call.begin(self._group)):
                 call.result.set_exception(_closed())
             return result.result()
+        except asyncio.CancelledError:
+            # Nobody in this thread did it: somebody in another one closed everything.
+            raise _closed() from None
         except BaseException:
             self._end_call(call)
             raise
