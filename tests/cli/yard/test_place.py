@@ -104,3 +104,11 @@ def test_a_record_that_cannot_be_read_tells_of_nothing(tmp_path: Path, raw: byte
     (tmp_path / RECORD).write_bytes(raw)
     with opened(tmp_path) as place:
         assert lost_rows(place) == []
+
+
+def test_a_record_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    runtime = tmp_path / "runtime"
+    with opened(runtime) as place:
+        runtime.rmdir()
+        with pytest.raises(SandboxError, match="cannot be written"):
+            write_record(place, 1, ROWS)

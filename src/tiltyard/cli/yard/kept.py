@@ -167,9 +167,10 @@ class Kept:
     async def _end(self, tenant: Tenant) -> None:
         try:
             await _close_all([tenant])
+            self._changed()
         except SandboxError as error:
+            # There is nobody to tell, and the others are not to end because of it.
             _log.error("sandbox_close_failed", sandbox_id=tenant.id, error=str(error))
-        self._changed()
 
     def _new_id(self) -> str:
         while True:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tiltyard.cli.yard.place import DAEMON_LOCK, LOG, RECORD, SOCKET, Place
 from tiltyard.cli.yard.wire import Row, State
-from tiltyard.core.errors import SandboxDied, UsageError
+from tiltyard.core.errors import SandboxDied, SandboxError, UsageError
 
 
 class Record(BaseModel):
@@ -20,8 +20,17 @@ class Record(BaseModel):
 
 
 def write_record(place: Place, pid: int, rows: list[Row]) -> None:
-    """Written before a sandbox is made and after one is gone, so none is ever missing."""
-    place.write(RECORD, Record(pid=pid, rows=rows).model_dump_json().encode())
+    """Written before a sandbox is made and after one is gone, so none is ever missing.
+
+    Raises `SandboxError` when the directory cannot be written to.
+    """
+    try:
+        place.write(RECORD, Record(pid=pid, rows=rows).model_dump_json().encode())
+    except OSError as error:
+        raise SandboxError(
+            f"the record of sandboxes in {place.path} cannot be written: {error.strerror}.",
+            fix="free space there, or set TILTYARD_RUNTIME_DIR to another directory.",
+        ) from None
 
 
 def recorded_rows(place: Place) -> list[Row]:
