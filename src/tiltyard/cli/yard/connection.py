@@ -26,6 +26,7 @@ from tiltyard.core.errors import SandboxDied
 LIMIT_BYTES = BODY_BYTES_MAX + HEADER.size
 """Of what a stream keeps unread."""
 T = TypeVar("T")
+PART_TIMEOUT_S = 5.0
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -117,6 +118,18 @@ class Connection:
         if doing.cancelled():
             raise SandboxDied("the other side of the yard's socket has ended.")
         return cast("T", doing.result())
+
+    async def part(self) -> None:
+        """Says no more, and waits for the other side's end; not for ever.
+
+        A socket that is closed while something comes in is reset, and then the other side may not
+        get to read what was said last.
+        """
+        with suppress(OSError, TimeoutError):
+            self._writer.write_eof()
+            async with asyncio.timeout(PART_TIMEOUT_S):
+                while await self._reader.read(BLOCK_BYTES):
+                    pass
 
     async def close(self) -> None:
         self._writer.close()

@@ -72,6 +72,7 @@ class Service:
         self.wake()
         try:
             await self._serve(connection)
+            await connection.part()
         except SandboxDied:
             pass  # the client went away, which ends what it asked for
         except Exception as error:  # noqa: BLE001 - the top of a connection's task
