@@ -59,8 +59,11 @@ def starts_a_process(node: ast.AST) -> str | None:
         # 2: the store reads rewards back; it makes none.
         (makes_a_reward, ["verify"]),
         (declares_a_fault, ["verify/verifier.py", "rollout/episode.py"]),
-        # 7: the launcher forks sandboxes; the learner is a process of its own.
-        (starts_a_process, ["sandbox/native/launcher.py", "training/learner_client.py"]),
+        # 7: the launcher forks sandboxes; learner and yard daemon are processes of their own.
+        (
+            starts_a_process,
+            ["sandbox/native/launcher.py", "training/learner_client.py", "cli/yard/start.py"],
+        ),
     ],
 )
 def test_only_the_named_places_do_it(

@@ -6,6 +6,7 @@ describes every one, and a test holds it to that.
 """
 
 import os
+import tempfile
 from enum import StrEnum
 from pathlib import Path
 
@@ -32,6 +33,14 @@ def _cache_dir() -> Path:
     return (named if named.is_absolute() else Path("~/.cache").expanduser()) / "tiltyard"
 
 
+def _runtime_dir() -> Path:
+    # Made for us at login, gone at the last logout; where there is none, the usual other place.
+    named = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    if named.is_absolute() and named.is_dir():
+        return named / "tiltyard"
+    return Path(tempfile.gettempdir()) / f"tiltyard-{os.geteuid()}"
+
+
 class Settings(BaseSettings):
     """What the environment says, checked. Make one with `load_settings`."""
 
@@ -39,9 +48,13 @@ class Settings(BaseSettings):
 
     cache_dir: Path = Field(default_factory=_cache_dir)
     """Where what can be made again is kept, such as the demo's warm start."""
+    runtime_dir: Path = Field(default_factory=_runtime_dir)
+    """Where the socket of `tiltyard sandbox`'s daemon is; a directory of the user's own."""
     runs_dir: Path = Path("runs")
     """Where run directories are made unless a command names another place."""
     log_level: LogLevel = LogLevel.WARNING
+    terminal: str = Field(default="dumb", validation_alias="TERM")
+    """What kind of terminal the user has, for programs that are given it."""
     openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
     """Sent to the model server of an `openai:` policy; None sends no key."""
 

@@ -13,11 +13,27 @@ from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import MIB, Limit, Limits, SandboxSpec
 from tiltyard.sandbox.capabilities import CapabilityReport
 from tiltyard.sandbox.conformance.runner import Kept, Subject
-from tiltyard.sandbox.native.cgroups import directories_of
+from tiltyard.sandbox.native.cgroups import directories_of, start_time_of, sweep
+from tiltyard.sandbox.native.image import Image
 from tiltyard.sandbox.native.probe import probe
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
-from tiltyard.sandbox.pool import Pool
+from tiltyard.sandbox.pool import Pool, Provider
 from tiltyard.verify.verifier import SplitVerifier
+
+__all__ = [
+    "AGENT_SPEC",
+    "ALLOWED_UNENFORCED",
+    "PROVIDERS",
+    "VERIFIER_SPEC",
+    "Image",
+    "NativeProvider",
+    "Yard",
+    "open_provider",
+    "open_subject",
+    "open_yard",
+    "probe_machine",
+    "sweep_leftovers",
+]
 
 # A share of the CPU is a matter of fairness between sandboxes, not of safety; an ordinary user
 # without a delegated cgroup cannot hold it, and should not be turned away for that.
@@ -88,3 +104,15 @@ async def open_subject(name: str) -> AsyncIterator[Subject]:
             kept=Kept(provider=provider, interpreter=provider.interpreter),
             places=lambda: directories_of(trees, os.getpid()),
         )
+
+
+@asynccontextmanager
+async def open_provider() -> AsyncIterator[Provider]:
+    """Only what makes sandboxes. Raises `SandboxRefused` with the failing call and the fix."""
+    async with NativeProvider() as provider:
+        yield provider
+
+
+def sweep_leftovers() -> int:
+    """Removes what processes left that no longer live, and tells how many such there were."""
+    return sweep(usable_hierarchies(), start_time_of=start_time_of)

@@ -93,11 +93,12 @@ def guarded(command: Callable[[], object]) -> NoReturn:
         sys.stdout.flush()
         code = result if isinstance(result, int) else EXIT_OK
     except BaseException as error:  # noqa: BLE001 - the outermost boundary
-        code = _explain(error)
+        code = explain(error)
     sys.exit(code)
 
 
-def _explain(error: BaseException) -> int:
+def explain(error: BaseException) -> int:
+    """Says what happened and what to do, and returns the exit code."""
     match error:
         case typer.Exit():
             return error.exit_code
@@ -113,7 +114,7 @@ def _explain(error: BaseException) -> int:
             return EXIT_USAGE
         case BaseExceptionGroup():
             # Tasks that failed together: the first one tells what happened.
-            return _explain(_first(error))
+            return explain(_first(error))
         case TiltyardError():
             _say("error:", "red", error.message)
             if error.fix:

@@ -8,6 +8,7 @@ import typer
 from tiltyard import __version__
 from tiltyard.cli.boundary import guarded, run_async
 from tiltyard.cli.logs import set_up_logs
+from tiltyard.cli.sandbox_options import app as sandbox_app
 from tiltyard.config import load_settings
 from tiltyard.core.errors import UsageError
 
@@ -45,6 +46,8 @@ Tasks = Annotated[
         help="A pack, such as [bold]repair:heldout?count=20&seed=1[/bold], or a .jsonl file."
     ),
 ]
+app.add_typer(sandbox_app)
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 

@@ -21,6 +21,10 @@ class Hold(Protocol):
         """What it holds now; None where no cgroup counts it."""
         ...
 
+    def read_pids(self) -> int | None:
+        """How many processes and threads there are, its supervisor too; None as above."""
+        ...
+
     async def snapshot(self, spec: SandboxSpec) -> Snapshot:
         """Freezes its files as they are. Raises `SandboxError`."""
         ...

@@ -210,6 +210,11 @@ class Sandbox:
         """What the sandbox holds now, files included; None where no cgroup counts it."""
         return self._hold.read_memory_bytes()
 
+    def pids(self) -> int | None:
+        """How many processes and threads run in it; None where no cgroup counts them."""
+        counted = self._hold.read_pids()
+        return None if counted is None else max(counted - 1, 0)  # the supervisor is none of them
+
     def usage(self) -> Usage:
         """Readings of the sandbox's cgroup, from outside."""
         return self._hold.read_usage(reset_peak=False)

@@ -184,13 +184,14 @@ class Readings:
     """True where writing to the file starts the peak anew."""
     oom: str = ""
     pids: str = ""
+    pids_now: str = ""
     cpu: str = ""
     cpu_field: str = ""
     """The line of `cpu` that counts, in microseconds; empty: the file is one number, in ns."""
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return (self.memory, self.peak, self.oom, self.pids, self.cpu)
+        return (self.memory, self.peak, self.oom, self.pids, self.pids_now, self.cpu)
 
 
 def readings(hierarchies: Iterable[Hierarchy], *, owner: str, sandbox: str) -> Readings:
@@ -207,6 +208,7 @@ def readings(hierarchies: Iterable[Hierarchy], *, owner: str, sandbox: str) -> R
             paths["oom"] = f"{at}/{'memory.oom_control' if first else 'memory.events'}"
         if "pids" in tree.controllers:
             paths["pids"] = f"{at}/pids.events"
+            paths["pids_now"] = f"{at}/pids.current"
         if "cpuacct" in tree.controllers:
             paths["cpu"] = f"{at}/cpuacct.usage"
         elif "cpu" in tree.controllers and not first:

@@ -50,6 +50,10 @@ class NativeHold:
         """What it holds now; None where no cgroup counts it, or when it is gone."""
         return read_number(self._files.memory, counters=self._counters)
 
+    def read_pids(self) -> int | None:
+        """How many processes and threads there are, its supervisor too; None as above."""
+        return read_number(self._files.pids_now, counters=self._counters)
+
     async def snapshot(self, spec: SandboxSpec) -> Snapshot:
         """Freezes its files as they are. Raises `SandboxError`."""
         return await self._layers.snapshot(self._sandbox_id, spec)
