@@ -12,8 +12,8 @@
 #include "frames.h"
 #include "init.h"
 
-/* Descriptors 3 and 4 are in place, see child_run. Returns only when a step failed. */
-static const char *become_init(const struct rootfs *rootfs, bool has_network) {
+/* The given descriptors are in place. Returns only when a step failed. */
+static const char *become_init(const struct rootfs *rootfs, struct given given) {
   bool as_root = rootfs->first_id != 0;
   if (prctl(PR_SET_PDEATHSIG, SIGKILL)) return "prctl(PDEATHSIG)";
   if (setresgid(0, 0, 0) || setresuid(0, 0, 0)) return "setresuid";
@@ -24,8 +24,8 @@ static const char *become_init(const struct rootfs *rootfs, bool has_network) {
   const char *failed = rootfs_enter(rootfs);
   if (failed) return failed;
   if (sethostname("sandbox", 7)) return "sethostname";
-  close_range(5, ~0u, 0);
-  init_run(3, 4, rootfs->for_zygotes, has_network);
+  close_range((unsigned)(given.first_group + given.groups), ~0u, 0);
+  init_run(given);
 }
 
 void child_run(const struct rootfs *rootfs, const struct cgroup_entry *entry, struct child child) {
@@ -40,11 +40,15 @@ void child_run(const struct rootfs *rootfs, const struct cgroup_entry *entry, st
   /* Its own score can be opened only while it is still the host's. */
   int score = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
   if (dup2(child.control, 3) < 0 || score < 0 || dup2(score, 4) < 0) _exit(1);
+  for (int i = 0; i < entry->groups; i++)
+    if (dup2(entry->group[i], 5 + i) < 0) _exit(1);
+  struct given given = {.control = 3, .score = 4, .first_group = 5, .groups = entry->groups,
+                        .for_zygotes = rootfs->for_zygotes, .has_network = child.has_network};
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   errno = error;
-  if (!failed) failed = become_init(rootfs, child.has_network);
+  if (!failed) failed = become_init(rootfs, given);
   struct outbox outbox = {0};
   struct body body = {.length = 0};
   put_u32(&body, (uint32_t)errno);

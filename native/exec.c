@@ -29,7 +29,6 @@
 #include "tree.h"
 
 #define CHANNEL_BYTES_MAX (16u << 20)
-#define DECIDED (EXIT_WALL | EXIT_OUTPUT | EXIT_KILLED | EXIT_INPUT | EXIT_IDLE)
 #define OF_PROGRAMS (SPAWN_STREAM | SPAWN_PTY | SPAWN_USER | SPAWN_IDLE)
 
 static bool restrict_each_program;
@@ -50,10 +49,12 @@ static void spawn(struct outbox *outbox, uint32_t id, const struct start *start,
     return;
   }
   struct ends ends;
+  execution->group = start->group.number;
   const char *failed = start_program(start, limits, restrict_each_program, &ends,
                                      &execution->report, &execution->pid);
   if (failed) {
     execution_refuse(outbox, id, errno, failed);
+    group_forget(execution->group);
     execution->used = false;
     return;
   }
@@ -72,7 +73,7 @@ static struct terminal_size field_size(struct fields *fields) {
 
 void exec_spawn(struct outbox *outbox, const struct frame *frame) {
   struct fields fields = fields_of(frame);
-  struct start start = {.flags = field_u32(&fields)};
+  struct start start = {.flags = field_u32(&fields), .group = group_none()};
   struct limits limits = field_limits(&fields);
   start.argv = field_strings(&fields, ARGUMENTS_MAX);
   start.env = field_strings(&fields, ARGUMENTS_MAX);
@@ -83,10 +84,13 @@ void exec_spawn(struct outbox *outbox, const struct frame *frame) {
   uint32_t idle_ms = start.flags & SPAWN_IDLE ? field_u32(&fields) : 0;
   bool both = (start.flags & OF_PROGRAMS) && (start.flags & (SPAWN_CHANNEL | SPAWN_ZYGOTE));
   bool no_user = (start.flags & SPAWN_USER) && !start.user;
-  if (fields.bad || both || no_user || !start.cwd || !start.argv[0])
+  if (fields.bad || both || no_user || !start.cwd || !start.argv[0]) {
     execution_refuse(outbox, frame->id, EINVAL, "spawn");
-  else
+  } else {
+    if (!(start.flags & SPAWN_ZYGOTE)) start.group = group_make();
     spawn(outbox, frame->id, &start, &limits, idle_ms);
+    group_close(&start.group);
+  }
   free_strings(start.argv);
   free_strings(start.env);
   free(start.cwd);
@@ -161,6 +165,10 @@ void exec_close_input(struct outbox *outbox, const struct frame *frame) {
   feed(outbox, execution);
 }
 
+static void all_signal(const struct execution *execution, int number) {
+  if (!group_signal(execution->group, number)) tree_signal(execution->pid, number);
+}
+
 void exec_signal(const struct frame *frame) {
   struct fields fields = fields_of(frame);
   uint32_t number = field_u32(&fields), whole = field_u32(&fields);
@@ -169,7 +177,7 @@ void exec_signal(const struct frame *frame) {
   if (!execution || execution->forked || execution->zygote) return;
   /* Its pid cannot be another's: it is not reaped before its execution is over. */
   if (whole)
-    tree_signal(execution->pid, (int)number);
+    all_signal(execution, (int)number);
   else if (kill(-execution->pid, (int)number)) /* it does not lead its group yet */
     kill(execution->pid, (int)number);
 }
@@ -184,7 +192,7 @@ void exec_pause(bool paused) {
   for (int i = 0; since && i < EXECUTIONS_MAX; i++) {
     struct execution *execution = &executions[i];
     uint64_t from = execution->started_us > since ? execution->started_us : since;
-    if (!execution->used || execution->flags & DECIDED) continue;
+    if (!execution->used || execution->flags & EXIT_FORCED) continue;
     if (execution->deadline_us) execution->deadline_us += now - from;
     execution->heard_us = now;
   }
@@ -273,7 +281,9 @@ void exec_reap(struct outbox *outbox) {
       if (!execution->used || execution->pid != pid) continue;
       struct used used = {.user_us = microseconds(usage.ru_utime),
                           .system_us = microseconds(usage.ru_stime),
-                          .peak_kib = (uint64_t)usage.ru_maxrss};
+                          .peak_kib = (uint64_t)usage.ru_maxrss,
+                          .read_blocks = (uint64_t)usage.ru_inblock,
+                          .written_blocks = (uint64_t)usage.ru_oublock};
       bool zygote = execution->zygote;
       uint32_t id = execution->id;
       if (zygote) forks_hear(outbox, execution);
@@ -287,9 +297,9 @@ void exec_reap(struct outbox *outbox) {
 /* When it is to be ended next, and as what; 0: never. */
 static uint64_t due_us(struct execution *execution, uint64_t now, uint32_t *why) {
   uint64_t due = execution->deadline_us;
-  if (paused_us && !(execution->flags & DECIDED)) return 0;
-  *why = execution->flags & DECIDED ? 0 : EXIT_WALL;
-  if (!execution->idle_us || execution->flags & DECIDED) return due;
+  if (paused_us && !(execution->flags & EXIT_FORCED)) return 0;
+  *why = execution->flags & EXIT_FORCED ? 0 : EXIT_WALL;
+  if (!execution->idle_us || execution->flags & EXIT_FORCED) return due;
   uint64_t silent = execution->heard_us + execution->idle_us;
   /* A supervisor that got no time to listen must not call a program silent. */
   if (silent <= now && execution_has_spoken(execution))

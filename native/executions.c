@@ -9,11 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "groups.h"
 #include "start.h"
 #include "tree.h"
 
 #define LAST_READ_BYTES_MAX (1u << 20) /* after the end: more than a pipe holds, yet bounded */
 #define KILL_AGAIN_US 5000
+#define KILL_PASSES_MAX 64
 
 struct execution executions[EXECUTIONS_MAX];
 
@@ -63,6 +65,9 @@ static void send_exit(struct outbox *outbox, uint32_t id, int32_t status, uint32
   put_u64(&body, used ? used->peak_kib : 0);
   put_u64(&body, execution ? execution->totals[CAPTURE_STDOUT] : 0);
   put_u64(&body, execution ? execution->totals[CAPTURE_STDERR] : 0);
+  put_u64(&body, used ? used->read_blocks * 512 : 0);
+  put_u64(&body, used ? used->written_blocks * 512 : 0);
+  put_u32(&body, execution ? execution->group : 0);
   put_text(&body, call);
   outbox_frame(outbox, FRAME_EXIT, 0, id, body.bytes, body.length);
 }
@@ -84,7 +89,7 @@ void execution_kill(struct execution *execution, uint32_t flag) {
   int others = 0;
   for (int i = 0; i < EXECUTIONS_MAX; i++)
     others += executions[i].used && &executions[i] != execution;
-  tree_kill(execution->pid, others == 0);
+  if (others == 0 || !group_signal(execution->group, SIGKILL)) tree_kill(execution->pid, others == 0);
 }
 
 bool execution_has_spoken(const struct execution *execution) {
@@ -116,6 +121,9 @@ ssize_t execution_forward(struct outbox *outbox, struct execution *execution, in
 void execution_finish(struct outbox *outbox, struct execution *execution, int32_t status,
                       const struct used *used) {
   execution->exited = true;
+  /* Killed, it is killed with what it forked until its own end. */
+  for (int pass = 0; execution->flags & EXIT_FORCED && pass < KILL_PASSES_MAX; pass++)
+    if (!group_signal(execution->group, SIGKILL)) break;
   for (int which = 0; which < CAPTURES; which++) {
     for (size_t budget = LAST_READ_BYTES_MAX; execution->fds[which] >= 0 && budget > 65535;) {
       ssize_t got = execution_forward(outbox, execution, which);

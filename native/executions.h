@@ -9,6 +9,7 @@
 #include "restrict.h"
 
 #define EXECUTIONS_MAX 64
+#define EXIT_FORCED (EXIT_WALL | EXIT_OUTPUT | EXIT_KILLED | EXIT_INPUT | EXIT_IDLE)
 
 enum { CAPTURE_STDOUT, CAPTURE_STDERR, CAPTURE_CHANNEL, CAPTURES };
 
@@ -26,6 +27,7 @@ struct execution {
   uint64_t started_us, deadline_us; /* deadline 0: none */
   uint64_t heard_us, idle_us; /* when it wrote last, and how long it may be silent; 0: for ever */
   uint32_t flags;
+  uint32_t group; /* see groups.h; 0: none */
   uint8_t *given; /* what the host sent for its input, and is still waiting */
   size_t given_start, given_used;
   bool given_ends;
@@ -34,6 +36,7 @@ struct execution {
 /* What an ended execution used, by the kernel's account. */
 struct used {
   uint64_t user_us, system_us, peak_kib;
+  uint64_t read_blocks, written_blocks; /* of 512 bytes, from and to real disks */
 };
 
 /* The whole table; entries that are not `used` mean nothing. */

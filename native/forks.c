@@ -31,7 +31,7 @@ struct fork_report {
   uint32_t kind, id;
   int32_t value; /* pid, wait status, or errno */
   uint32_t reserved;
-  struct used used;
+  uint64_t user_us, system_us, peak_kib;
 };
 
 static bool send_order(int fd, const struct fork_order *order, const int far[CAPTURES]) {
@@ -97,7 +97,9 @@ void forks_hear(struct outbox *outbox, struct execution *zygote) {
       if (run->flags) execution_kill(run, 0); /* its end was decided before its pid was known */
     } else {
       if (report.kind != REPORT_EXITED) run->flags |= EXIT_NOT_STARTED;
-      execution_finish(outbox, run, report.value, &report.used);
+      struct used used = {.user_us = report.user_us, .system_us = report.system_us,
+                          .peak_kib = report.peak_kib};
+      execution_finish(outbox, run, report.value, &used);
     }
   }
 }

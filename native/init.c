@@ -25,6 +25,7 @@
 #include "exec.h"
 #include "files.h"
 #include "frames.h"
+#include "groups.h"
 #include "landlock.h"
 #include "restrict.h"
 #include "start.h"
@@ -60,6 +61,7 @@ static bool answer(const struct frame *frame) {
     case FRAME_SIGNAL: exec_signal(frame); return true;
     case FRAME_RESIZE: exec_resize(frame); return true;
     case FRAME_PING: outbox_frame(&outbox, FRAME_PONG, 0, frame->id, NULL, 0); return true;
+    case FRAME_FORGET: group_forget(frame->id); return true;
     case FRAME_PAUSE: signal_all(frame, SIGSTOP); return true;
     case FRAME_RESUME: signal_all(frame, SIGCONT); return true;
     default: return files_answer(&outbox, frame);
@@ -105,13 +107,14 @@ static void serve(int signals) {
   }
 }
 
-void init_run(int first_control, int score, bool for_zygotes, bool has_network) {
+void init_run(struct given given) {
   /* Descriptors 0 to 3 belong to programs: keep the control socket out of their way. */
-  control = fcntl(first_control, F_DUPFD_CLOEXEC, 10);
-  int kept_score = fcntl(score, F_DUPFD_CLOEXEC, 10);
+  control = fcntl(given.control, F_DUPFD_CLOEXEC, 10);
+  int kept_score = fcntl(given.score, F_DUPFD_CLOEXEC, 10);
   if (control < 0 || kept_score < 0) _exit(1);
-  close(first_control);
-  close(score);
+  close(given.control);
+  close(given.score);
+  groups_set_up(given.first_group, given.groups);
   for (int fd = 0; fd < 4; fd++)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR | O_CLOEXEC) != fd) fail("open(/dev/null)");
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
@@ -120,11 +123,11 @@ void init_run(int first_control, int score, bool for_zygotes, bool has_network) 
   int signals = take_signals();
   if (!files_set_up()) fail("open(/)");
   start_set_up(kept_score);
-  exec_set_up(for_zygotes);
+  exec_set_up(given.for_zygotes);
   /* All that it starts inherits these, so each program is spared forty calls of its own. */
-  const char *failed = landlock_restrict(for_zygotes, has_network);
-  if (!failed && !for_zygotes) failed = restrict_capabilities();
-  if (!failed && !for_zygotes) failed = restrict_system_calls();
+  const char *failed = landlock_restrict(given.for_zygotes, given.has_network);
+  if (!failed && !given.for_zygotes) failed = restrict_capabilities();
+  if (!failed && !given.for_zygotes) failed = restrict_system_calls();
   if (failed) fail(failed);
   struct body hello = {.length = 0};
   put_u32(&hello, PROTOCOL_VERSION);

@@ -4,8 +4,15 @@
 
 #include <stdbool.h>
 
-/* Supervises the sandbox that this process is the first of, until the control socket ends. `score` is
- * its own /proc/self/oom_score_adj. Both descriptors are below 10. */
-void init_run(int first_control, int score, bool for_zygotes, bool has_network) __attribute__((noreturn));
+/* What it is given; the descriptors are below 10. */
+struct given {
+  int control;
+  int score;                /* its own /proc/self/oom_score_adj */
+  int first_group, groups;  /* see groups_set_up */
+  bool for_zygotes, has_network;
+};
+
+/* Supervises the sandbox that this process is the first of, until the control socket ends. */
+void init_run(struct given given) __attribute__((noreturn));
 
 #endif

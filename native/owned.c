@@ -2,6 +2,7 @@
  * here they are only made, filled and removed. */
 #include "owned.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,6 +17,7 @@
 
 #include "executions.h"
 #include "snapshots.h"
+#include "stage.h"
 
 #define SETTINGS_MAX 64
 #define RETRY_MS 2
@@ -50,6 +52,7 @@ static void forget(struct owned *owned) {
   if (owned->rootfs.layer >= 0) close(owned->rootfs.layer);
   snapshot_unuse(owned->rootfs.snapshot);
   free_strings(owned->cgroups);
+  free_strings(owned->grouped);
   free(owned->oom_file);
   free(owned);
 }
@@ -63,6 +66,7 @@ struct owned *owned_add(struct text id, struct fields *fields) {
   owned->deadline_us = now_us() + (uint64_t)field_u32(fields) * 1000000u;
   owned->oom_file = text_copy(field_text(fields));
   owned->cgroups = field_strings(fields, CGROUPS_MAX);
+  owned->grouped = field_strings(fields, GROUP_TREES_MAX);
   owned->next = all;
   all = owned;
   if (fields->bad || !owned->oom_file) {
@@ -97,6 +101,18 @@ const char *owned_make_cgroups(struct owned *owned, struct fields *fields) {
   return failed;
 }
 
+/* The directories become the sandbox's root's, the files in them do not. */
+static const char *open_groups(const struct owned *owned, struct cgroup_entry *entry) {
+  uint32_t root = owned->rootfs.first_id;
+  for (char **each = owned->grouped; *each; each++) {
+    if (root && chown(*each, root, root)) return "chown(cgroup)";
+    int fd = open(*each, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return "open(cgroup)";
+    entry->group[entry->groups++] = fd;
+  }
+  return NULL;
+}
+
 /* Moving a process from outside makes the kernel wait for a grace period of several milliseconds. It
  * need not when a single thread of v1 moves itself, or when a child is born into its v2 cgroup. */
 const char *owned_open_entry(const struct owned *owned, struct cgroup_entry *entry) {
@@ -113,7 +129,7 @@ const char *owned_open_entry(const struct owned *owned, struct cgroup_entry *ent
     entry->into = open(*each, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (entry->into < 0) return "open(cgroup)";
   }
-  return NULL;
+  return open_groups(owned, entry);
 }
 
 const char *entry_take(const struct cgroup_entry *entry) {
@@ -124,34 +140,77 @@ const char *entry_take(const struct cgroup_entry *entry) {
 
 void entry_close(struct cgroup_entry *entry) {
   for (int i = 0; i < entry->count; i++) close(entry->tasks[i]);
+  for (int i = 0; i < entry->groups; i++) close(entry->group[i]);
   if (entry->into >= 0) close(entry->into);
   *entry = (struct cgroup_entry){.count = 0, .into = -1};
+}
+
+/* What is done to each directory below one; the sandbox's programs have none of them in sight. */
+static void each_below(const char *path, void (*visit)(const char *below, void *context), void *context) {
+  DIR *names = opendir(path);
+  char below[STAGED_PATH_BYTES];
+  for (struct dirent *name; names && (name = readdir(names));) {
+    if (name->d_type != DT_DIR || name->d_name[0] == '.') continue;
+    snprintf(below, sizeof below, "%s/%s", path, name->d_name);
+    visit(below, context);
+  }
+  if (names) closedir(names);
+}
+
+static void remove_group(const char *path, void *context) {
+  (void)context;
+  rmdir(path);
 }
 
 /* True when none of the directories is left. */
 static bool remove_cgroups(char **cgroups) {
   bool left = false;
-  for (char **each = cgroups; each && *each; each++)
+  for (char **each = cgroups; each && *each; each++) {
+    if (!rmdir(*each) || errno == ENOENT) continue;
+    each_below(*each, remove_group, NULL);
     if (rmdir(*each) && errno != ENOENT) left = true;
+  }
   return !left;
 }
 
 void owned_give_up(struct owned *owned) { owned->reaped = owned->unheard = true; }
 
-/* Kept when the file has gone: a reading never becomes less true. */
-static void read_oom_kills(struct owned *owned) {
+static uint32_t oom_kills_in(const char *file) {
   static const char field[] = "oom_kill ";
   char table[512];
-  int fd = *owned->oom_file ? open(owned->oom_file, O_RDONLY | O_CLOEXEC) : -1;
-  if (fd < 0) return;
+  uint32_t kills = 0;
+  int fd = open(file, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
   ssize_t got = read(fd, table, sizeof table - 1);
   close(fd);
   table[got > 0 ? got : 0] = 0;
   for (char *line = table; line; line = strchr(line, '\n')) {
     line += *line == '\n';
     if (!strncmp(line, field, sizeof field - 1))
-      owned->oom_kills = (uint32_t)strtoul(line + sizeof field - 1, NULL, 10);
+      kills = (uint32_t)strtoul(line + sizeof field - 1, NULL, 10);
   }
+  return kills;
+}
+
+static void add_oom_kills(const char *below, void *context) {
+  char file[STAGED_PATH_BYTES];
+  snprintf(file, sizeof file, "%s/memory.oom_control", below);
+  *(uint32_t *)context += oom_kills_in(file);
+}
+
+/* Kept when the file has gone: a reading never becomes less true. v1 counts a kill only in the group of
+ * whom it met. */
+static void read_oom_kills(struct owned *owned) {
+  if (!*owned->oom_file) return;
+  char directory[STAGED_PATH_BYTES];
+  snprintf(directory, sizeof directory, "%s", owned->oom_file);
+  char *name = strrchr(directory, '/');
+  uint32_t kills = oom_kills_in(owned->oom_file);
+  if (name) {
+    *name = 0;
+    each_below(directory, add_oom_kills, &kills);
+  }
+  if (kills > owned->oom_kills) owned->oom_kills = kills;
 }
 
 static bool mark_reaped(pid_t pid) {

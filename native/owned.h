@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "frames.h"
+#include "groups.h"
 #include "rootfs.h"
 
 #define SANDBOX_ID_BYTES 64
@@ -15,6 +16,8 @@
 struct cgroup_entry {
   int tasks[CGROUPS_MAX]; /* v1: the file by which a thread enters */
   int count;
+  int group[GROUP_TREES_MAX]; /* directories below which the sandbox makes its executions' own */
+  int groups;
   int into; /* v2: the directory to be cloned into; -1: none */
 };
 
@@ -25,6 +28,7 @@ struct owned {
   bool reaped;
   bool unheard;    /* it never started, so nobody waits to be told that it is gone */
   char **cgroups;  /* this sandbox's directories, one a hierarchy */
+  char **grouped;  /* those of them below which each execution gets its own */
   char *oom_file;  /* where the kernel counts out-of-memory kills; empty: nowhere */
   uint32_t oom_kills; /* as last read, before the file went */
   struct rootfs rootfs; /* its layer's descriptor, and its use of a snapshot, end with this */
@@ -33,7 +37,8 @@ struct owned {
 
 /* Makes the launcher's own cgroup directories, parents of all sandboxes'. NULL or the failed step. */
 const char *owned_set_up(char **cgroups);
-/* Takes up a new sandbox; reads `u32 seconds that it may live, string oom file, list cgroup directories`.
+/* Takes up a new sandbox; reads `u32 seconds that it may live, string oom file, list cgroup directories,
+ * list of those of them below which executions get their own`.
  * NULL when it cannot. */
 struct owned *owned_add(struct text id, struct fields *fields);
 /* One that lives; NULL when there is none. */

@@ -277,7 +277,7 @@ const char *rootfs_enter(const struct rootfs *rootfs) {
   if (failed) return failed;
   if (attach_copy(staged("dev"), staged("box/root/dev"))) return "attach(dev)";
   if (mount("devpts", staged("box/root/dev/pts"), "devpts", MS_NOSUID | MS_NOEXEC,
-            "newinstance,ptmxmode=0666,mode=0620"))
+            "newinstance,ptmxmode=0666,mode=0620,max=256"))
     return "mount(devpts)";
   if (mount(staged("box/shm"), staged("box/root/dev/shm"), NULL, MS_BIND, NULL)) return "bind(shm)";
   if ((failed = mount_proc(rootfs))) return failed;

@@ -80,6 +80,7 @@ static const char *become(const struct start *start, const struct limits *limits
   for (int n = 0; n < 4; n++)
     if (sources[n] >= 0 && dup2(sources[n], n) < 0) return "dup2";
   const char *failed = start->flags & SPAWN_PTY ? terminal_take() : NULL;
+  if (!failed) failed = group_take(&start->group);
   if (failed) return failed;
   umask(022);
   if ((failed = restrict_resources(limits))) return failed;

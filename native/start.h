@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "frames.h"
+#include "groups.h"
 #include "restrict.h"
 #include "terminal.h"
 
@@ -18,6 +19,7 @@ struct start {
   uint32_t flags; /* SPAWN_* */
   struct text input;
   struct terminal_size size;
+  struct group_entry group;
 };
 
 /* The supervisor's ends of a program's streams; -1 where there is none. */

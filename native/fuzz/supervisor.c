@@ -4,6 +4,7 @@
 
 #define CONNECTION 3
 #define SCORE 4
+#define GROUPS 5
 /* Its two buffers, what 64 executions may hold, and no more: a request that keeps memory is a leak
  * of every sandbox. */
 #define LEFT_MAX 512
@@ -12,8 +13,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
 static void enter(void) {
   seam_nothing_at(SCORE);
+  seam_nothing_at(GROUPS);
   bool for_zygotes = seam_choice(2), has_network = seam_choice(2);
-  init_run(CONNECTION, SCORE, for_zygotes, has_network);
+  init_run((struct given){.control = CONNECTION, .score = SCORE, .first_group = GROUPS,
+                          .groups = (int)seam_choice(2), .for_zygotes = for_zygotes,
+                          .has_network = has_network});
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {

@@ -76,6 +76,7 @@ def order(number: int) -> CreateOrder:
         first_id=2_000_000_000,
         oom_file="/cgroup/own/s1/memory.oom_control",
         directories=[f"/cgroup/own/s{number}"],
+        grouped=[f"/cgroup/own/s{number}"] * (number & 1),
         settings=[(f"/cgroup/own/s{number}/pids.max", "16")],
     )
 

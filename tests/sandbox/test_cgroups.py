@@ -258,7 +258,7 @@ def test_one_owner_is_removed_alone(tmp_path: Path) -> None:
     assert cgroups.remove_owner(trees, "a-1")
     left = {path.name for tree in trees for path in tree.base.iterdir()}
     assert left == {"a-10"}
-    (trees[0].base / "a-10" / "s1" / "busy").mkdir()
+    (trees[0].base / "a-10" / "s1" / "e1" / "busy").mkdir(parents=True)
     assert not cgroups.remove_owner(trees, "a-10")
 
 

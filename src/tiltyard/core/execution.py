@@ -205,6 +205,10 @@ class ExecResult:
     wall_s: float
     cpu_s: float
     memory_peak_bytes: int
+    io_read_bytes: int = 0
+    """From real disks, by the main process and those that it waited for; likewise what was
+    written. A sandbox's own files are in memory, so most programs have neither."""
+    io_written_bytes: int = 0
     detail: str = ""
     """For `start_failed`: the failing call and its error."""
     isolation: str = ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from tiltyard.core.errors import SandboxError
 from tiltyard.sandbox.ending import Ending, Overdue, Usage, ending_of, ending_of_lost
 from tiltyard.sandbox.hold import Hold
-from tiltyard.sandbox.protocol import ProgramLimits, RawExit
+from tiltyard.sandbox.protocol import FrameType, ProgramLimits, RawExit
 from tiltyard.sandbox.supervisor import Execution, Supervisor
 
 DEADLINE_GRACE_S = 5.0
@@ -142,6 +142,8 @@ class Course:
             self._timer = None
         if self._after is None:
             self._after = self._hold.read_usage(reset_peak=False)
+        if raw is not None and raw.group:
+            self._count_group(raw.group)
         if raw is not None:
             ending = ending_of(
                 raw, before=self._before, after=self._after, cpu_limit_s=self._limits.cpu_s
@@ -150,6 +152,15 @@ class Course:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _count_group(self, number: int) -> None:
+        """Takes what it used from its own cgroup, which nothing else is counted in."""
+        own = self._hold.read_group(number)
+        self._supervisor.send(FrameType.FORGET, number)
+        if own.cpu_s is None or own.memory_peak_bytes is None or self._after is None:
+            return
+        self._before = replace(self._before, cpu_s=0.0, memory_peak_bytes=0, oom_kills=0)
+        self._after = replace(own, pids_refused=self._after.pids_refused)
 
     async def _settle_lost(self) -> Settled:
         """Gives a lost sandbox up, and decides by what was counted until it was gone."""

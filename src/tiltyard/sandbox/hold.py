@@ -17,6 +17,10 @@ class Hold(Protocol):
         """
         ...
 
+    def read_group(self, number: int) -> Usage:
+        """Reads the counters of one execution's own group. Raises nothing for one that is gone."""
+        ...
+
     def read_memory_bytes(self) -> int | None:
         """What it holds now; None where no cgroup counts it."""
         ...

@@ -64,7 +64,7 @@ class Process:
         """Waits until its main process has ended, and tells how; for any number of callers."""
         settled = await self._course.settled()
         if self._result is None:
-            ending = settled.ending
+            ending, raw = settled.ending, settled.raw
             self._result = ExecResult(
                 reason=ending.reason,
                 exit_code=ending.exit_code,
@@ -74,6 +74,8 @@ class Process:
                 wall_s=settled.wall_s,
                 cpu_s=settled.cpu_s,
                 memory_peak_bytes=settled.memory_peak_bytes,
+                io_read_bytes=raw.io_read_bytes if raw else 0,
+                io_written_bytes=raw.io_written_bytes if raw else 0,
                 detail=ending.detail,
                 isolation=self._isolation,
                 enforced=self._enforced,

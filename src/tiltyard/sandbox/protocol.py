@@ -22,7 +22,7 @@ EXECUTIONS_MAX = 64
 INPUT_WINDOW_BYTES = 64 * 1024
 """Of a standard input, no more than this may be sent that TAKEN has not answered."""
 _HEADER = struct.Struct("<IBBHI")
-_EXIT = struct.Struct("<iIQQQQQQ")
+_EXIT = struct.Struct("<iIQQQQQQQQI")
 _LIMITS = struct.Struct("<IIQIIQ")
 
 
@@ -57,6 +57,7 @@ class FrameType(IntEnum):
     END = 26
     PAUSE = 40
     RESUME = 41
+    FORGET = 42
     HELLO = 64
     STDOUT = 66
     STDERR = 67
@@ -138,6 +139,11 @@ class RawExit:
     stdout_bytes: int
     stderr_bytes: int
     call: str
+    io_read_bytes: int = 0
+    """From real disks, by the main process and those that it waited for; so is what was written."""
+    io_written_bytes: int = 0
+    group: int = 0
+    """The number of its own cgroup below the sandbox's; 0: it had none."""
 
 
 def frame(type_: FrameType, id_: int, body: bytes = b"", flags: int = 0) -> bytes:
@@ -265,7 +271,9 @@ class FrameReader:
 def parse_exit(body: bytes) -> RawExit:
     """Decodes the body of EXIT."""
     try:
-        status, flags, wall, user, system, peak, out, err = _EXIT.unpack_from(body)
+        status, flags, wall, user, system, peak, out, err, read, written, group = _EXIT.unpack_from(
+            body
+        )
         call, _ = take_text(body, _EXIT.size)
     except struct.error as error:
         raise ProtocolError(f"malformed EXIT: {error}") from None
@@ -277,6 +285,9 @@ def parse_exit(body: bytes) -> RawExit:
         memory_peak_bytes=peak * 1024,
         stdout_bytes=out,
         stderr_bytes=err,
+        io_read_bytes=read,
+        io_written_bytes=written,
+        group=group,
         call=call.decode("utf-8", "replace"),
     )
 

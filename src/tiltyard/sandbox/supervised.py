@@ -55,6 +55,7 @@ class Sandbox:
         self._supervisor = supervisor
         self._hold = hold
         self._closed = False
+        self._pausing = asyncio.Lock()
         self._ends_s = ends_s
         self.programs = Programs(
             sandbox_id=id_,
@@ -264,13 +265,15 @@ class Sandbox:
 
     @asynccontextmanager
     async def _paused(self) -> AsyncIterator[None]:
-        with self.programs.standing_still(), self.files.still():
-            await self._supervisor.request(FrameType.PAUSE, b"")
-            try:
-                yield
-            finally:
-                with suppress(SandboxDied):  # then there is nothing to go on
-                    await asyncio.shield(self._supervisor.request(FrameType.RESUME, b""))
+        # One at a time: the end of the first would wake the programs under the second.
+        async with self._pausing:
+            with self.programs.standing_still(), self.files.still():
+                await self._supervisor.request(FrameType.PAUSE, b"")
+                try:
+                    yield
+                finally:
+                    with suppress(SandboxDied):  # then there is nothing to go on
+                        await asyncio.shield(self._supervisor.request(FrameType.RESUME, b""))
 
     async def close(self) -> None:
         """Destroys the sandbox, and waits until nothing of it is left; idempotent.

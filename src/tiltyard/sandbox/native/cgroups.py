@@ -20,6 +20,9 @@ CPU_PERIOD_US = 100_000
 SOCKET_BYTES_MAX = 64 * 1024 * 1024
 """Enough for a thousand busy connections. All sockets of the machine share some percents of its
 memory, and when those are gone nobody's connections go on."""
+GROUPED = frozenset({"memory", "cpuacct"})
+"""What each execution has counted for itself. Only on v1: on v2 a cgroup that limits may not also
+hold processes, so there the sandbox's own counters are all there is."""
 _WANTED = ("memory", "pids", "cpu", "cpuacct")
 _OWN_NAME = re.compile(rf"{PREFIX}(\d+)-(\d+)-\d+$")
 
@@ -106,6 +109,8 @@ class Plan:
     """What the launcher makes for one sandbox."""
 
     directories: tuple[str, ...]
+    grouped: tuple[str, ...]
+    """Those of them below which each execution gets one of its own."""
     settings: tuple[tuple[str, str], ...]
     """Pairs of a file's path and what to write there, in order."""
 
@@ -124,11 +129,14 @@ def plan(
     `swap` says whether swap is accounted here, `networked` whether the sandbox has a loopback.
     """
     directories: list[str] = []
+    grouped: list[str] = []
     settings: list[tuple[str, str]] = []
     quota_us = max(1000, round(limits.cpus * CPU_PERIOD_US))
     for tree in hierarchies:
         directory = tree.base / owner / sandbox
         directories.append(str(directory))
+        if tree.version == 1 and tree.controllers & GROUPED:
+            grouped.append(str(directory))
         values: dict[str, str] = {}
         if "memory" in tree.controllers and tree.version == 1:
             values["memory.limit_in_bytes"] = str(limits.memory_bytes)
@@ -151,7 +159,7 @@ def plan(
         elif "cpu" in tree.controllers:
             values["cpu.max"] = f"{quota_us} {CPU_PERIOD_US}"
         settings += [(str(directory / name), value) for name, value in values.items()]
-    return Plan(directories=tuple(directories), settings=tuple(settings))
+    return Plan(directories=tuple(directories), grouped=tuple(grouped), settings=tuple(settings))
 
 
 def enforcement(hierarchies: Iterable[Hierarchy]) -> dict[Limit, Enforcement]:
@@ -189,9 +197,22 @@ class Readings:
     cpu_field: str = ""
     """The line of `cpu` that counts, in microseconds; empty: the file is one number, in ns."""
 
+    def of_group(self, number: int) -> "Readings":
+        """Where one execution's own counters are; only its CPU time, peak and kills."""
+        return Readings(
+            peak=_in_group(self.peak, number),
+            oom=_in_group(self.oom, number),
+            cpu=_in_group(self.cpu, number),
+        )
+
     @property
     def paths(self) -> tuple[str, ...]:
         return (self.memory, self.peak, self.oom, self.pids, self.pids_now, self.cpu)
+
+
+def _in_group(path: str, number: int) -> str:
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/e{number}/{name}" if path else ""
 
 
 def readings(hierarchies: Iterable[Hierarchy], *, owner: str, sandbox: str) -> Readings:
@@ -295,7 +316,7 @@ def read_or_empty(path: Path) -> str:
 
 def _remove(owner: Path) -> bool:
     """True when the directory and those in it are gone; a dying process may keep them a moment."""
-    for directory in (*owner.glob("*/"), owner):
+    for directory in (*owner.glob("*/*/"), *owner.glob("*/"), owner):
         with suppress(OSError):
             directory.rmdir()
     return not owner.exists()

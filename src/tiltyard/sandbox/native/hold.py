@@ -46,6 +46,13 @@ class NativeHold:
             return Usage(cpu_s=None, memory_peak_bytes=None, oom_kills=self._gone.result())
         return read_usage(self._files, reset_peak=reset_peak, counters=self._counters)
 
+    def read_group(self, number: int) -> Usage:
+        """Reads one execution's own cgroup, once."""
+        files = self._files.of_group(number)
+        usage = read_usage(files, reset_peak=False, counters=self._counters)
+        self._counters.close(files.paths)
+        return usage
+
     def read_memory_bytes(self) -> int | None:
         """What it holds now; None where no cgroup counts it, or when it is gone."""
         return read_number(self._files.memory, counters=self._counters)

@@ -50,6 +50,8 @@ class CreateOrder:
     oom_file: str
     """Where the kernel will count its out-of-memory kills; empty when nowhere."""
     directories: Sequence[str]
+    grouped: Sequence[str] = ()
+    """Those of them below which each execution gets one of its own."""
     settings: Sequence[tuple[str, str]]
 
     def encode(self) -> bytes:
@@ -71,6 +73,7 @@ class CreateOrder:
                 ),
                 text(self.oom_file),
                 texts(self.directories),
+                texts(self.grouped),
                 texts(paths),
                 texts(values),
                 self.network.encode(),

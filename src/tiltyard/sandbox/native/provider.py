@@ -206,6 +206,7 @@ class NativeProvider:
                 network=order_of(spec.network),
                 oom_file=files.oom,
                 directories=plan.directories,
+                grouped=plan.grouped,
                 settings=plan.settings,
             )
         )

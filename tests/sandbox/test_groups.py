@@ -1,0 +1,125 @@
+"""What is counted for each execution alone, whatever runs beside it, and who belongs to it."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tiltyard.core.execution import MIB, Reason, SandboxSpec
+from tiltyard.sandbox.native import cgroups
+from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
+from tiltyard.sandbox.supervised import Sandbox
+
+COUNTED = any(
+    tree.version == 1 and "memory" in tree.controllers for tree in usable_hierarchies()
+) and any(tree.version == 1 and "cpuacct" in tree.controllers for tree in usable_hierarchies())
+
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.skipif(not COUNTED, reason="no v1 memory and cpuacct cgroups to write to"),
+]
+
+BUSY = "import time; end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
+HUNGRY = f"x = bytearray({48 * MIB}); print(len(x))"
+ESCAPED = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open("escaped", "w").write(str(os.getpid()))
+        while True:
+            time.sleep(1)
+    os._exit(0)
+os.wait()
+while True:
+    time.sleep(1)
+"""
+
+
+def groups() -> list[Path]:
+    """Of all executions of this process's sandboxes."""
+    return [
+        group
+        for tree in usable_hierarchies()
+        for owner in tree.base.glob(f"{cgroups.PREFIX}{os.getpid()}-*")
+        for group in owner.glob("s*/e*/")
+    ]
+
+
+async def python(sandbox: Sandbox, source: str) -> tuple[float, int]:
+    done = await sandbox.run(["python3", "-I", "-S", "-c", source], timeout_s=60)
+    assert done.ok, done.stderr.text
+    return done.cpu_s, done.memory_peak_bytes
+
+
+@pytest.mark.slow
+async def test_each_is_charged_with_its_own(sandbox: Sandbox) -> None:
+    async with asyncio.TaskGroup() as group:
+        busy, hungry, idle = (
+            group.create_task(python(sandbox, source)) for source in (BUSY, HUNGRY, "pass")
+        )
+    assert busy.result()[0] >= 0.4
+    assert idle.result()[0] < 0.4
+    assert hungry.result()[1] >= 48 * MIB
+    assert busy.result()[1] < 48 * MIB
+    assert idle.result()[1] < 48 * MIB
+
+
+async def test_only_the_one_that_ran_out_of_memory_says_so(sandbox: Sandbox) -> None:
+    """Its neighbour fails at the same time, for another reason."""
+    async with asyncio.TaskGroup() as group:
+        greedy = group.create_task(
+            sandbox.run(["python3", "-c", f"bytearray({512 * MIB})"], timeout_s=60)
+        )
+        waiting = group.create_task(
+            sandbox.run(["sh", "-c", "while [ ! -e go ]; do sleep 0.01; done; exit 3"])
+        )
+        assert (await greedy).reason is Reason.OOM
+        await sandbox.write("go", "")
+    assert (waiting.result().reason, waiting.result().exit_code) == (Reason.EXIT, 3)
+
+
+async def test_a_timeout_takes_whom_it_started_and_nobody_else(sandbox: Sandbox) -> None:
+    """Also a process that has left its parent and its session, while another program runs."""
+    async with asyncio.TaskGroup() as group:
+        beside = group.create_task(sandbox.run(["sleep", "60"], timeout_s=50))
+        done = await sandbox.run(["python3", "-I", "-S", "-c", ESCAPED], timeout_s=1.5)
+        assert done.reason is Reason.WALL_TIMEOUT
+        pid = (await sandbox.read("escaped")).decode()
+        alive = await sandbox.run(["sh", "-c", f"kill -0 {pid}"])
+        assert alive.exit_code != 0, "it is gone"
+        assert not beside.done()
+        await sandbox.kill()
+
+
+async def test_they_leave_with_what_they_were_of(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    sandbox = await provider.create(spec)
+    for _ in range(5):
+        assert (await sandbox.run(["true"])).ok
+    await sandbox.ping()
+    assert groups() == []
+    await sandbox.run(["sh", "-c", "sleep 60 > /dev/null 2>&1 &"])
+    await sandbox.ping()
+    kept = groups()
+    assert kept, "something in it still runs"
+    await sandbox.kill()
+    await sandbox.run(["true"])
+    await sandbox.run(["true"])
+    await sandbox.ping()
+    assert groups() == []
+    await sandbox.close()
+
+
+async def test_root_inside_can_raise_no_limit(sandbox: Sandbox) -> None:
+    """It owns the directory outside, but there is no way to it from inside."""
+    script = "mount -t cgroup x /mnt; find / -name memory.limit_in_bytes -not -path '/proc/*'"
+    done = await sandbox.run(["sh", "-c", script])
+    assert done.stdout.text == ""
+    mine = f"{cgroups.PREFIX}{os.getpid()}-*/{sandbox.id}/*limit_in_bytes"
+    limits = [limit for tree in usable_hierarchies() for limit in tree.base.glob(mine)]
+    assert limits
+    for limit in limits:
+        assert limit.stat().st_uid == os.geteuid()
