@@ -25,10 +25,12 @@
 static int trees[GROUP_TREES_MAX];
 static int tree_count;
 static uint32_t made;
+static bool count_sockets;
 static uint32_t forgotten[FORGOTTEN_MAX]; /* to be removed; what finds no place waits for the end */
 static int forgotten_count;
 
-void groups_set_up(int first, int count) {
+void groups_set_up(int first, int count, bool has_network) {
+  count_sockets = has_network;
   for (int i = 0; i < count && i < GROUP_TREES_MAX; i++) {
     int kept = fcntl(first + i, F_DUPFD_CLOEXEC, 10);
     close(first + i);
@@ -68,6 +70,16 @@ struct group_entry group_none(void) {
   return entry;
 }
 
+/* v1 counts what connections hold only in groups that have a limit for it. The sandbox's own is what
+ * holds; there is none below it in the tree that has no such file. */
+static void limit_sockets(int tree, uint32_t number) {
+  static const char most[] = "9223372036854771712";
+  int fd = openat(tree, name_of(number, "/memory.kmem.tcp.limit_in_bytes"), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)!write(fd, most, sizeof most - 1);
+  close(fd);
+}
+
 struct group_entry group_make(void) {
   struct group_entry entry = group_none();
   if (!tree_count) return entry;
@@ -75,6 +87,7 @@ struct group_entry group_make(void) {
   for (int i = 0; i < tree_count; i++) {
     if (!mkdirat(trees[i], name_of(entry.number, ""), 0755))
       entry.tasks[i] = openat(trees[i], name_of(entry.number, "/tasks"), O_WRONLY | O_CLOEXEC);
+    if (count_sockets) limit_sockets(trees[i], entry.number);
     if (entry.tasks[i] >= 0) continue;
     group_close(&entry);
     removed(entry.number);

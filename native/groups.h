@@ -13,7 +13,7 @@ struct group_entry {
 };
 
 /* Takes `count` descriptors, from `first` on, of the sandbox's own directories; none is no error. */
-void groups_set_up(int first, int count);
+void groups_set_up(int first, int count, bool has_network);
 struct group_entry group_none(void);
 /* A new group with what a child needs to enter it. Without one, when none can be made: then the
  * sandbox's own readings are all there is. */

@@ -283,7 +283,8 @@ int main(int argc, char **argv) {
   umask(022);
   hold_low_descriptors();
   enter_own_namespaces();
-  const char *failed = spare_set_up();
+  const char *failed = rootfs_set_up();
+  if (!failed) failed = spare_set_up();
   if (!failed) failed = stage_set_up(argv[3]);
   if (failed) fail(failed);
   if ((failed = owned_set_up(argv + 4))) fail(failed);

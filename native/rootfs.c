@@ -197,23 +197,42 @@ static const char *share_watches(void) {
   return NULL;
 }
 
+/* Entries of /proc that tell of the machine, or reach it, and what is laid over them. */
+static struct mask {
+  const char *name, *cover;
+  bool here; /* looked up once, because looking in vain costs as much as mounting; directories may
+              * come with a module later, so they are always tried */
+} masks[] = {{"acpi", "empty", true},         {"asound", "empty", true},
+             {"scsi", "empty", true},         {"fs", "empty", true},
+             {"irq", "empty", true},          {"bus", "empty", true},
+             {"kcore", "dev/null", false},     {"keys", "dev/null", false},
+             {"key-users", "dev/null", false}, {"kmsg", "dev/null", false},
+             {"kallsyms", "dev/null", false},  {"sysrq-trigger", "dev/null", false},
+             {"timer_list", "dev/null", false}, {"sched_debug", "dev/null", false},
+             {"latency_stats", "dev/null", false}, {"modules", "dev/null", false},
+             {"interrupts", "dev/null", false}};
+
+const char *rootfs_set_up(void) {
+  int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (proc < 0) return "open(proc)";
+  for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+    struct stat about;
+    if (!masks[i].here) masks[i].here = !fstatat(proc, masks[i].name, &about, AT_SYMLINK_NOFOLLOW);
+  }
+  close(proc);
+  return NULL;
+}
+
 static const char *mount_proc(const struct rootfs *rootfs) {
-  static const char *const hidden_directories[] = {"acpi", "asound", "scsi", "fs", "irq", "bus"};
-  static const char *const hidden_files[] = {"kcore", "keys", "key-users", "kmsg", "kallsyms",
-                                             "sysrq-trigger", "timer_list", "sched_debug",
-                                             "latency_stats", "modules", "interrupts"};
   if (mount("proc", staged("box/root/proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL))
     return "mount(proc)";
   const char *failed = rootfs->first_id ? NULL : share_watches();
   if (failed || rootfs->for_zygotes) return failed;
-  for (size_t i = 0; i < sizeof hidden_directories / sizeof *hidden_directories; i++)
-    if (mount(staged("empty"), staged("box/root/proc/%s", hidden_directories[i]), NULL, MS_BIND, NULL) &&
-        errno != ENOENT)
-      return "bind(proc)";
-  for (size_t i = 0; i < sizeof hidden_files / sizeof *hidden_files; i++)
-    if (mount(staged("dev/null"), staged("box/root/proc/%s", hidden_files[i]), NULL, MS_BIND, NULL) &&
-        errno != ENOENT)
-      return "bind(proc)";
+  for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+    if (!masks[i].here) continue;
+    const char *at = staged("box/root/proc/%s", masks[i].name);
+    if (mount(staged("%s", masks[i].cover), at, NULL, MS_BIND, NULL) && errno != ENOENT) return "bind(proc)";
+  }
   /* Root inside owns the supervisor's entries, and could give it a bad name with the kernel
    * (oom_score_adj, autogroup); nobody inside has business with them. */
   if (mount(staged("empty"), staged("box/root/proc/1"), NULL, MS_BIND, NULL)) return "bind(proc/1)";

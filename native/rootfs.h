@@ -39,6 +39,8 @@ struct rootfs {
 
 /* Each returns NULL, or the name of the step that failed, with errno set. */
 
+/* Once, in the launcher: learns what of /proc there is to be hidden. */
+const char *rootfs_set_up(void);
 /* Says which overlays there will be, makes the sandbox's own layer, and takes copies of the lower
  * directories whose owners have to be shifted. `rootfs_close` gives all of it back but `layer`. */
 const char *rootfs_prepare(struct rootfs *rootfs);

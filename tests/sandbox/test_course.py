@@ -1,6 +1,7 @@
 """What became of a program whose sandbox was lost, as far as anybody can tell."""
 
 import asyncio
+import struct
 
 import pytest
 
@@ -28,6 +29,9 @@ class FakeHold:
     def read_usage(self, *, reset_peak: bool) -> Usage:
         kills = self._oom_kills if self._gone.is_set() else 0
         return Usage(cpu_s=0.0, memory_peak_bytes=0, oom_kills=kills)
+
+    def read_group(self, number: int) -> Usage:
+        return Usage(cpu_s=float(number), memory_peak_bytes=number * 4096)
 
     def read_memory_bytes(self) -> int | None:
         return None
@@ -130,9 +134,19 @@ async def test_all_who_wait_are_told_the_same() -> None:
 
 async def test_an_end_that_was_told_needs_no_other_evidence() -> None:
     supervisor, execution, course = begun(FakeHold())
-    body = bytes(4 + 4) + bytes(8 * 6) + text("")
+    body = bytes(4 + 4) + bytes(8 * 8) + bytes(4) + text("")
     supervisor.data_received(frame(FrameType.EXIT, execution.id, body))
     supervisor.connection_lost(None)
     settled = await course.settled()
     assert (settled.ending.reason, settled.ending.exit_code) == (Reason.EXIT, 0)
     course.kill()
+
+
+async def test_what_its_own_group_counted_is_its_own() -> None:
+    """Whatever the sandbox's counters say of all that ran in it."""
+    supervisor, execution, course = begun(FakeHold(oom_kills=3))
+    body = bytes(4 + 4) + bytes(8 * 8) + struct.pack("<I", 7) + text("")
+    supervisor.data_received(frame(FrameType.EXIT, execution.id, body))
+    settled = await course.settled()
+    assert (settled.cpu_s, settled.memory_peak_bytes) == (7.0, 7 * 4096)
+    assert settled.ending.reason is Reason.EXIT

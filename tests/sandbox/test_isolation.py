@@ -180,7 +180,7 @@ with open("/proc/net/route") as table:
 
 async def test_a_program_does_not_learn_its_place_on_the_host(sandbox: Sandbox) -> None:
     done = await sandbox.run(["cat", "/proc/self/cgroup"])
-    assert {line.rpartition(":")[2] for line in done.stdout.text.split()} == {"/"}
+    assert {line.rpartition(":")[2] for line in done.stdout.text.split()} <= {"/", "/e1"}
 
 
 async def test_the_boot_of_the_host_is_not_told(sandbox: Sandbox, provider: NativeProvider) -> None:

@@ -140,10 +140,12 @@ def test_kinds_of_files(mode: int, kind: FileKind) -> None:
 
 
 def test_exit_is_read_field_by_field() -> None:
-    body = struct.pack("<iIQQQQQQ", 256, 2, 1_500_000, 200_000, 50_000, 4, 10, 20) + text("x")
+    times = 1_500_000, 200_000, 50_000
+    body = struct.pack("<iIQQQQQQQQI", 256, 2, *times, 4, 10, 20, 512, 1024, 9) + text("x")
     raw = parse_exit(body)
     assert (raw.status, raw.wall_s, raw.cpu_s) == (256, 1.5, 0.25)
     assert (raw.memory_peak_bytes, raw.stdout_bytes, raw.stderr_bytes) == (4096, 10, 20)
+    assert (raw.io_read_bytes, raw.io_written_bytes, raw.group) == (512, 1024, 9)
 
 
 def test_limits_are_in_the_supervisors_order() -> None:

@@ -133,10 +133,10 @@ def plan(
     settings: list[tuple[str, str]] = []
     quota_us = max(1000, round(limits.cpus * CPU_PERIOD_US))
     for tree in hierarchies:
-        directory = tree.base / owner / sandbox
-        directories.append(str(directory))
+        directory = f"{tree.base}/{owner}/{sandbox}"  # a Path would cost more than all the rest
+        directories.append(directory)
         if tree.version == 1 and tree.controllers & GROUPED:
-            grouped.append(str(directory))
+            grouped.append(directory)
         values: dict[str, str] = {}
         if "memory" in tree.controllers and tree.version == 1:
             values["memory.limit_in_bytes"] = str(limits.memory_bytes)
@@ -158,7 +158,7 @@ def plan(
             values["cpu.cfs_quota_us"] = str(quota_us)
         elif "cpu" in tree.controllers:
             values["cpu.max"] = f"{quota_us} {CPU_PERIOD_US}"
-        settings += [(str(directory / name), value) for name, value in values.items()]
+        settings += [(f"{directory}/{name}", value) for name, value in values.items()]
     return Plan(directories=tuple(directories), grouped=tuple(grouped), settings=tuple(settings))
 
 

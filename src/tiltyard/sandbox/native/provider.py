@@ -73,6 +73,7 @@ class NativeProvider:
         self._hierarchies: tuple[cgroups.Hierarchy, ...] = ()
         self._ids = itertools.count(1)
         self._swept_s = 0.0
+        self._swap = False
         self._connected: set[Supervisor] = set()
         self._proxies = Proxies(SystemResolver() if resolver is None else resolver)
         self._counters = CounterFiles()
@@ -98,6 +99,7 @@ class NativeProvider:
         own_start = cgroups.start_time_of(os.getpid())
         self._owner = f"{cgroups.PREFIX}{os.getpid()}-{own_start}-{next(_launchers)}"
         self._hierarchies = usable_hierarchies()
+        self._swap = _swap_is_accounted(self._hierarchies)
         await self._sweep()
         self.enforced = {
             **cgroups.enforcement(self._hierarchies),
@@ -187,7 +189,7 @@ class NativeProvider:
             owner=self._owner,
             sandbox=id_,
             limits=spec.limits,
-            swap=_swap_is_accounted(self._hierarchies),
+            swap=self._swap,
             networked=spec.network.mode is not NetworkMode.NONE,
         )
         files = cgroups.readings(self._hierarchies, owner=self._owner, sandbox=id_)
