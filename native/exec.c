@@ -54,7 +54,7 @@ static void spawn(struct outbox *outbox, uint32_t id, const struct start *start,
                                      &execution->report, &execution->pid);
   if (failed) {
     execution_refuse(outbox, id, errno, failed);
-    group_forget(execution->group);
+    group_release(execution->group);
     execution->used = false;
     return;
   }
@@ -87,9 +87,8 @@ void exec_spawn(struct outbox *outbox, const struct frame *frame) {
   if (fields.bad || both || no_user || !start.cwd || !start.argv[0]) {
     execution_refuse(outbox, frame->id, EINVAL, "spawn");
   } else {
-    if (!(start.flags & SPAWN_ZYGOTE)) start.group = group_make();
+    if (!(start.flags & SPAWN_ZYGOTE)) start.group = group_use();
     spawn(outbox, frame->id, &start, &limits, idle_ms);
-    group_close(&start.group);
   }
   free_strings(start.argv);
   free_strings(start.env);

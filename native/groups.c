@@ -6,9 +6,11 @@
  * sandbox's own, which hold for everything below. Programs cannot reach any of it, because no cgroup file
  * system is mounted inside.
  *
- * Groups are numbered as they are made. The host reads a group's counters after its execution has ended
- * and then has it forgotten; one in which something still runs is tried again later. What is left at the
- * sandbox's end the launcher removes. Only cgroup v1 has this: there a thread may move itself for free.
+ * Making a group and removing it costs a third of running a small program, so they are used again. The
+ * host reads a group's counters when its execution has ended, and only then lets go of it; what it finds
+ * there is compared with what it found before. A group in which something still runs is nobody's until
+ * that has ended. The launcher removes them with the sandbox. Only cgroup v1 has this: there a thread
+ * may move itself for free.
  */
 #include "groups.h"
 
@@ -17,17 +19,22 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FORGOTTEN_MAX 1024
+#define GROUPS_MAX 128 /* twice what may run at once; the rest is for what was left in the background */
+#define MEMBERS_BYTES 4096
+
+static struct group {
+  struct group_entry entry;
+  bool used;
+} groups[GROUPS_MAX]; /* group n is at n - 1 */
 
 static int trees[GROUP_TREES_MAX];
 static int tree_count;
 static uint32_t made;
 static bool count_sockets;
-static uint32_t forgotten[FORGOTTEN_MAX]; /* to be removed; what finds no place waits for the end */
-static int forgotten_count;
 
 void groups_set_up(int first, int count, bool has_network) {
   count_sockets = has_network;
@@ -44,30 +51,13 @@ static const char *name_of(uint32_t number, const char *file) {
   return name;
 }
 
-static bool removed(uint32_t number) {
-  bool gone = true;
-  for (int i = 0; i < tree_count; i++)
-    if (unlinkat(trees[i], name_of(number, ""), AT_REMOVEDIR) && errno != ENOENT) gone = false;
-  return gone;
-}
-
-static void remove_forgotten(void) {
-  int kept = 0;
-  for (int i = 0; i < forgotten_count; i++)
-    if (!removed(forgotten[i])) forgotten[kept++] = forgotten[i];
-  forgotten_count = kept;
-}
-
-void group_forget(uint32_t number) {
-  if (number == 0 || number > made) return;
-  remove_forgotten();
-  if (!removed(number) && forgotten_count < FORGOTTEN_MAX) forgotten[forgotten_count++] = number;
-}
-
-struct group_entry group_none(void) {
-  struct group_entry entry = {.number = 0};
-  for (int i = 0; i < GROUP_TREES_MAX; i++) entry.tasks[i] = -1;
-  return entry;
+/* The ids of what is in it, as far as they fit; -1 when they cannot be read. */
+static ssize_t members(uint32_t number, char *text, size_t size) {
+  int fd = openat(trees[0], name_of(number, "/cgroup.procs"), O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd < 0 ? -1 : read(fd, text, size - 1);
+  if (fd >= 0) close(fd);
+  text[got > 0 ? got : 0] = 0;
+  return got;
 }
 
 /* v1 counts what connections hold only in groups that have a limit for it. The sandbox's own is what
@@ -80,51 +70,63 @@ static void limit_sockets(int tree, uint32_t number) {
   close(fd);
 }
 
-struct group_entry group_make(void) {
-  struct group_entry entry = group_none();
-  if (!tree_count) return entry;
-  entry.number = ++made;
-  for (int i = 0; i < tree_count; i++) {
-    if (!mkdirat(trees[i], name_of(entry.number, ""), 0755))
-      entry.tasks[i] = openat(trees[i], name_of(entry.number, "/tasks"), O_WRONLY | O_CLOEXEC);
-    if (count_sockets) limit_sockets(trees[i], entry.number);
-    if (entry.tasks[i] >= 0) continue;
-    group_close(&entry);
-    removed(entry.number);
-    entry.number = 0;
-    break;
-  }
+struct group_entry group_none(void) {
+  struct group_entry entry = {.number = 0};
+  for (int i = 0; i < GROUP_TREES_MAX; i++) entry.tasks[i] = -1;
   return entry;
 }
 
+static struct group *make(void) {
+  if (!tree_count || made == GROUPS_MAX) return NULL;
+  struct group_entry entry = group_none();
+  entry.number = made + 1;
+  for (int i = 0; i < tree_count; i++) {
+    if (!mkdirat(trees[i], name_of(entry.number, ""), 0755) || errno == EEXIST)
+      entry.tasks[i] = openat(trees[i], name_of(entry.number, "/tasks"), O_WRONLY | O_CLOEXEC);
+    if (count_sockets) limit_sockets(trees[i], entry.number);
+    if (entry.tasks[i] >= 0) continue;
+    while (i-- > 0) close(entry.tasks[i]);
+    return NULL; /* what was made so far is met again by the next attempt */
+  }
+  groups[made] = (struct group){.entry = entry};
+  return &groups[made++];
+}
+
+void groups_make_ready(void) {
+  if (made == 0) make();
+}
+
+struct group_entry group_use(void) {
+  char text[8];
+  struct group *found = NULL;
+  for (uint32_t i = 0; i < made && !found; i++)
+    if (!groups[i].used && members(i + 1, text, sizeof text) == 0) found = &groups[i];
+  if (!found) found = make();
+  if (!found) return group_none();
+  found->used = true;
+  return found->entry;
+}
+
+void group_release(uint32_t number) {
+  if (number > 0 && number <= made) groups[number - 1].used = false;
+}
+
 const char *group_take(const struct group_entry *entry) {
-  for (int i = 0; i < GROUP_TREES_MAX; i++)
-    if (entry->tasks[i] >= 0 && write(entry->tasks[i], "0", 1) != 1) return "write(cgroup tasks)";
+  for (int i = 0; i < GROUP_TREES_MAX && entry->tasks[i] >= 0; i++)
+    if (write(entry->tasks[i], "0", 1) != 1) return "write(cgroup tasks)";
   return NULL;
 }
 
-void group_close(struct group_entry *entry) {
-  for (int i = 0; i < GROUP_TREES_MAX; i++) {
-    if (entry->tasks[i] >= 0) close(entry->tasks[i]);
-    entry->tasks[i] = -1;
-  }
-}
-
 bool group_signal(uint32_t number, int signal_number) {
-  if (number == 0 || number > made) return false;
-  int fd = openat(trees[0], name_of(number, "/cgroup.procs"), O_RDONLY | O_CLOEXEC);
-  FILE *members = fd < 0 ? NULL : fdopen(fd, "r");
-  if (!members) {
-    if (fd >= 0) close(fd);
-    return false;
-  }
+  static char text[MEMBERS_BYTES];
+  if (number == 0 || number > made || members(number, text, sizeof text) <= 0) return false;
   bool any = false;
-  int pid;
-  while (fscanf(members, "%d", &pid) == 1) {
+  /* Each line is whole but the last, when there are more than fit: they are met by the next pass. */
+  for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+    int pid = atoi(line);
     if (pid <= 1) continue; /* 0: one of another pid namespace, which there is not */
     kill(pid, signal_number);
     any = true;
   }
-  fclose(members);
   return any;
 }

@@ -9,21 +9,22 @@
 
 struct group_entry {
   uint32_t number; /* 0: there is no group */
-  int tasks[GROUP_TREES_MAX];
+  int tasks[GROUP_TREES_MAX]; /* -1 behind the last; they stay the group's */
 };
 
 /* Takes `count` descriptors, from `first` on, of the sandbox's own directories; none is no error. */
 void groups_set_up(int first, int count, bool has_network);
+/* Makes the first one while there is nothing else to do. */
+void groups_make_ready(void);
 struct group_entry group_none(void);
-/* A new group with what a child needs to enter it. Without one, when none can be made: then the
+/* An empty group with what a child needs to enter it. Number 0 when none can be made: then the
  * sandbox's own readings are all there is. */
-struct group_entry group_make(void);
+struct group_entry group_use(void);
 /* In the child. NULL, or the failed step. */
 const char *group_take(const struct group_entry *entry);
-void group_close(struct group_entry *entry);
 /* Signals everything in it. True when there was something. */
 bool group_signal(uint32_t number, int signal_number);
-/* Removes it, now or when what it started in the background has ended. */
-void group_forget(uint32_t number);
+/* The host has read its counters, or will not: another execution may have it, once it is empty. */
+void group_release(uint32_t number);
 
 #endif

@@ -61,7 +61,7 @@ static bool answer(const struct frame *frame) {
     case FRAME_SIGNAL: exec_signal(frame); return true;
     case FRAME_RESIZE: exec_resize(frame); return true;
     case FRAME_PING: outbox_frame(&outbox, FRAME_PONG, 0, frame->id, NULL, 0); return true;
-    case FRAME_FORGET: group_forget(frame->id); return true;
+    case FRAME_RELEASE: group_release(frame->id); return true;
     case FRAME_PAUSE: signal_all(frame, SIGSTOP); return true;
     case FRAME_RESUME: signal_all(frame, SIGCONT); return true;
     default: return files_answer(&outbox, frame);
@@ -132,6 +132,8 @@ void init_run(struct given given) {
   struct body hello = {.length = 0};
   put_u32(&hello, PROTOCOL_VERSION);
   outbox_frame(&outbox, FRAME_HELLO, 0, 0, hello.bytes, hello.length);
+  outbox_flush(&outbox, control);
+  if (!given.for_zygotes) groups_make_ready();
   serve(signals);
   _exit(0);
 }

@@ -42,7 +42,7 @@ enum {
   FRAME_MORE = 25,       /* u32 cursor; -> what the request that began it was answered with */
   FRAME_END = 26,        /* u32 cursor: no more is wanted; no answer */
   FRAME_PAUSE = 40,      /* stops every program; -> DONE */
-  FRAME_FORGET = 42,     /* id: the number of an ended execution's group; no answer */
+  FRAME_RELEASE = 42,    /* id: the group of an ended execution, whose counters are read; no answer */
   FRAME_RESUME = 41,     /* lets every program go on, also one that had stopped itself; -> DONE */
 };
 

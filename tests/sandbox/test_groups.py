@@ -93,24 +93,35 @@ async def test_a_timeout_takes_whom_it_started_and_nobody_else(sandbox: Sandbox)
         await sandbox.kill()
 
 
-async def test_they_leave_with_what_they_were_of(
+async def test_they_are_used_again_once_they_are_empty(
     provider: NativeProvider, spec: SandboxSpec
 ) -> None:
     sandbox = await provider.create(spec)
     for _ in range(5):
         assert (await sandbox.run(["true"])).ok
-    await sandbox.ping()
-    assert groups() == []
+    count = len(groups())
+    assert count == len({group.parent for group in groups()}), "one in each tree"
     await sandbox.run(["sh", "-c", "sleep 60 > /dev/null 2>&1 &"])
-    await sandbox.ping()
-    kept = groups()
-    assert kept, "something in it still runs"
+    assert (await sandbox.run(["true"])).ok
+    assert len(groups()) == 2 * count, "something in the first still runs"
     await sandbox.kill()
-    await sandbox.run(["true"])
-    await sandbox.run(["true"])
-    await sandbox.ping()
-    assert groups() == []
+    for _ in range(5):
+        assert (await sandbox.run(["true"])).ok
+    assert len(groups()) == 2 * count
     await sandbox.close()
+    assert groups() == []
+
+
+async def test_the_next_in_a_group_is_not_charged_with_the_last(sandbox: Sandbox) -> None:
+    """Nor with the files that it wrote, which are still there."""
+    await python(sandbox, HUNGRY)
+    await sandbox.run(["sh", "-c", f"head -c {6 * MIB} /dev/zero > big"])
+    greedy = await sandbox.run(["python3", "-c", f"bytearray({512 * MIB})"])
+    assert greedy.reason is Reason.OOM
+    after = await sandbox.run(["false"])
+    assert (after.reason, after.exit_code) == (Reason.EXIT, 1)
+    assert after.memory_peak_bytes < 6 * MIB
+    assert len({group.name for group in groups()}) == 1
 
 
 async def test_root_inside_can_raise_no_limit(sandbox: Sandbox) -> None:

@@ -156,7 +156,7 @@ class Course:
     def _count_group(self, number: int) -> None:
         """Takes what it used from its own cgroup, which nothing else is counted in."""
         own = self._hold.read_group(number)
-        self._supervisor.send(FrameType.FORGET, number)
+        self._supervisor.send_later(FrameType.RELEASE, number)
         if own.cpu_s is None or own.memory_peak_bytes is None or self._after is None:
             return
         self._before = replace(self._before, cpu_s=0.0, memory_peak_bytes=0, oom_kills=0)

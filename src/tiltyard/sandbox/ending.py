@@ -24,6 +24,20 @@ class Usage:
     pids_refused: int = 0
 
 
+NOTHING_USED = Usage(cpu_s=0.0, memory_peak_bytes=0)
+
+
+def used_since(before: Usage, now: Usage) -> Usage:
+    """What was used between two readings of the same counters."""
+    if now.cpu_s is None or now.memory_peak_bytes is None:
+        return now
+    return Usage(
+        cpu_s=now.cpu_s - (before.cpu_s or 0.0),
+        memory_peak_bytes=max(now.memory_peak_bytes - (before.memory_peak_bytes or 0), 0),
+        oom_kills=now.oom_kills - before.oom_kills,
+    )
+
+
 CPU_CLOCK_S = 0.05
 """The clock that enforces CPU-time limits ticks coarsely: a kill may come this much early."""
 

@@ -57,7 +57,7 @@ class FrameType(IntEnum):
     END = 26
     PAUSE = 40
     RESUME = 41
-    FORGET = 42
+    RELEASE = 42
     HELLO = 64
     STDOUT = 66
     STDERR = 67

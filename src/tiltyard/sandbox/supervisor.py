@@ -132,6 +132,7 @@ class Supervisor(asyncio.Protocol):
     def __init__(self, sandbox_id: SandboxId) -> None:
         self._sandbox_id = sandbox_id
         self._reader = FrameReader()
+        self._later = bytearray()
         self._ids = itertools.count(1)
         self._transport: asyncio.Transport | None = None
         self._executions: dict[int, Execution] = {}
@@ -185,7 +186,12 @@ class Supervisor(asyncio.Protocol):
 
     def send(self, type_: FrameType, id_: int, body: bytes = b"") -> None:
         if self._transport is not None and not self.lost.done():
-            self._transport.write(frame(type_, id_, body))
+            self._transport.write(bytes(self._later) + frame(type_, id_, body))
+            self._later.clear()
+
+    def send_later(self, type_: FrameType, id_: int) -> None:
+        """Sends it with the next frame, which it comes before: nobody waits for it until then."""
+        self._later += frame(type_, id_)
 
     def give_up(self) -> None:
         """Ends the connection to a supervisor that breaks the protocol or does not answer."""

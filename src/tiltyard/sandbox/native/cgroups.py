@@ -238,6 +238,12 @@ def readings(hierarchies: Iterable[Hierarchy], *, owner: str, sandbox: str) -> R
     return Readings(**paths, peak_reset=first_memory, cpu_field="usage_usec" if second_cpu else "")
 
 
+def restart_peak(files: Readings, *, counters: CounterFiles) -> int | None:
+    """Starts the peak anew, and says what it starts from. Only v1 can."""
+    counters.write(files.peak, b"0")
+    return read_number(files.peak, counters=counters)
+
+
 def read_usage(files: Readings, *, reset_peak: bool, counters: CounterFiles) -> Usage:
     """Reads a sandbox's counters; what has gone or does not exist reads as None or 0."""
     if reset_peak and files.peak_reset:

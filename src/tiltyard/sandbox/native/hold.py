@@ -3,12 +3,13 @@
 import asyncio
 import os
 import signal
+from dataclasses import replace
 
 from tiltyard.core.errors import SandboxError
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.ids import SandboxId
-from tiltyard.sandbox.ending import Usage
-from tiltyard.sandbox.native.cgroups import Readings, read_number, read_usage
+from tiltyard.sandbox.ending import NOTHING_USED, Usage, used_since
+from tiltyard.sandbox.native.cgroups import Readings, read_number, read_usage, restart_peak
 from tiltyard.sandbox.native.counters import CounterFiles
 from tiltyard.sandbox.native.layers import Layers
 from tiltyard.sandbox.native.outlet import Outlet
@@ -36,6 +37,8 @@ class NativeHold:
         self._files = files
         self._counters = counters
         self._layers = layers
+        self._group_files: dict[int, Readings] = {}
+        self._group_usage: dict[int, Usage] = {}
         self.outlet: Outlet | None = None
         """Its way out to the network; None without one."""
         gone.add_done_callback(self._end)  # also of one that nobody closes
@@ -47,11 +50,19 @@ class NativeHold:
         return read_usage(self._files, reset_peak=reset_peak, counters=self._counters)
 
     def read_group(self, number: int) -> Usage:
-        """Reads one execution's own cgroup, once."""
-        files = self._files.of_group(number)
-        usage = read_usage(files, reset_peak=False, counters=self._counters)
-        self._counters.close(files.paths)
-        return usage
+        """What one execution used in its own cgroup, which others had before it.
+
+        Called once at its end, before the cgroup is released to the next.
+        """
+        files = self._group_files.get(number)
+        if files is None:
+            files = self._group_files[number] = self._files.of_group(number)
+        now = read_usage(files, reset_peak=False, counters=self._counters)
+        before = self._group_usage.get(number, NOTHING_USED)
+        # What was written to files is still charged here: the next one's peak counts from there.
+        still = restart_peak(files, counters=self._counters)
+        self._group_usage[number] = replace(now, memory_peak_bytes=still)
+        return used_since(before, now)
 
     def read_memory_bytes(self) -> int | None:
         """What it holds now; None where no cgroup counts it, or when it is gone."""
@@ -99,4 +110,5 @@ class NativeHold:
 
     def _end(self, _: "asyncio.Future[int]") -> None:
         self.destroy()
-        self._counters.close(self._files.paths)
+        for files in (self._files, *self._group_files.values()):
+            self._counters.close(files.paths)
