@@ -40,3 +40,14 @@ def launchers(pid: int | None = None) -> list[int]:
 def supervisors(pid: int | None = None) -> list[int]:
     """The first processes of the sandboxes of a process."""
     return [child for launcher in launchers(pid) for child in children(launcher)]
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def frozen_layers() -> list[str]:
+    """The mounts of all snapshots of this process."""
+    (launcher,) = launchers()
+    mounts = Path(f"/proc/{launcher}/mountinfo").read_text().splitlines()
+    return [mount for mount in mounts if "/snapshot-" in mount]

@@ -1,17 +1,24 @@
 """Frozen files: what a fork starts with, what stays apart, what goes when nobody wants it."""
 
 import asyncio
+import os
+import signal
+from collections.abc import Coroutine
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import pytest
 
+from sandbox.processes import descendants, frozen_layers, is_stopped, supervisors
 from tiltyard.core.errors import SandboxError, SandboxRefused
 from tiltyard.core.execution import Limits, SandboxSpec
+from tiltyard.sandbox.native.image import Image
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.supervised import Sandbox
 
 pytestmark = pytest.mark.sandbox
+T = TypeVar("T")
 
 BUILD_A_TREE = r"""
 set -e
@@ -141,6 +148,78 @@ async def test_a_snapshot_that_is_cancelled_leaves_a_sandbox_that_goes_on(
         fork = await provider.create(snapshot.spec)
         assert len(await fork.list()) == 300
         await fork.close()
+
+
+async def test_programs_go_on_however_early_a_snapshot_is_cancelled(sandbox: Sandbox) -> None:
+    counting = "while :; do echo x; read -t 0.01 < /dev/zero; done"
+    async with sandbox.stream(["bash", "-c", counting]) as process:
+        said = process.chunks()
+        for turns in range(12):
+            await given_up(sandbox.snapshot(), after_turns=turns)
+            await sandbox.ping()
+            async with asyncio.timeout(10):
+                for _ in range(3):  # more than was on the way
+                    await anext(said)
+
+
+async def test_a_snapshot_that_nobody_got_is_dropped(
+    provider: NativeProvider, sandbox: Sandbox
+) -> None:
+    """Whoever waits may be cancelled when it is made, and programs are being told to go on."""
+    (supervisor,) = supervisors()
+    await sandbox.spawn(["sleep", "60"])
+    async with asyncio.TaskGroup() as group:
+        taking = group.create_task(sandbox.snapshot())
+        # The kernel tells nobody that a process has stopped, or that there is a mount.
+        while not any(is_stopped(pid) for pid in descendants(supervisor)):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        os.kill(supervisor, signal.SIGSTOP)
+        while not frozen_layers():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        # The launcher answers in order: by now the snapshot's answer has come as well.
+        await (await provider.create(sandbox.spec)).close()
+        taking.cancel()
+        await asyncio.sleep(0)
+        os.kill(supervisor, signal.SIGCONT)
+    assert taking.cancelled()
+    assert not frozen_layers()
+
+
+async def test_many_are_dropped_at_once(provider: NativeProvider, sandbox: Sandbox) -> None:
+    made = [await sandbox.snapshot() for _ in range(4)]
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        for snapshot in made:
+            group.create_task(snapshot.drop())
+    await sandbox.write("which", "one")
+    one = await sandbox.snapshot()
+    await sandbox.write("which", "other")
+    async with one, await sandbox.snapshot() as other:
+        for snapshot, which in ((one, b"one"), (other, b"other")):
+            fork = await provider.create(snapshot.spec)
+            assert await fork.read("which") == which
+            await fork.close()
+
+
+async def test_a_snapshot_of_another_provider_is_refused(
+    provider: NativeProvider, sandbox: Sandbox, image: Image
+) -> None:
+    async with NativeProvider(image=image) as elsewhere:
+        apart = await elsewhere.create(sandbox.spec)
+        async with await sandbox.snapshot() as here, await apart.snapshot() as there:
+            with pytest.raises(SandboxRefused, match="another provider's"):
+                await elsewhere.create(here.spec)
+            with pytest.raises(SandboxRefused, match="another provider's"):
+                await provider.create(there.spec)
+
+
+async def given_up(work: Coroutine[Any, Any, T], *, after_turns: int) -> T | None:
+    """What it gave when it was done before the loop had turned so often; else it is cancelled."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+        for _ in range(after_turns):
+            await asyncio.sleep(0)
+        task.cancel()
+    return None if task.cancelled() else task.result()
 
 
 async def test_programs_stand_still_and_go_on(provider: NativeProvider, sandbox: Sandbox) -> None:

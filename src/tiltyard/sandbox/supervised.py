@@ -250,28 +250,36 @@ class Sandbox:
         `SandboxError` when it would be too big, too deep, or one too many.
         """
         self._check_open()
-        async with self._paused():
-            return await self._hold.snapshot(self.spec)
+        made: Snapshot | None = None
+        try:
+            async with self._paused():
+                made = await self._hold.snapshot(self.spec)
+        except BaseException:
+            if made is not None:  # and nobody will ever hold it
+                await asyncio.shield(made.drop())
+            raise
+        return made
 
     async def diff(self) -> tuple[FileChange, ...]:
         """What the files differ in from the start, or from the snapshot that it was made from.
 
         Sorted by path. What was only touched is not listed, nor what lies in `/dev/shm`. Raises
-        `SandboxError`, also over 100,000 changes.
+        `SandboxError`, also over 100,000 changes or 32 MiB of paths.
         """
         self._check_open()
         async with self._paused():
-            return parse_changes(await self._hold.changes())
+            raw = await self._hold.changes()
+        return await asyncio.to_thread(parse_changes, raw)  # it may take half a second
 
     @asynccontextmanager
     async def _paused(self) -> AsyncIterator[None]:
         # One at a time: the end of the first would wake the programs under the second.
         async with self._pausing:
             with self.programs.standing_still(), self.files.still():
-                await self._supervisor.request(FrameType.PAUSE, b"")
                 try:
+                    await self._supervisor.request(FrameType.PAUSE, b"")
                     yield
-                finally:
+                finally:  # also when the wait for the pause was cancelled: it comes all the same
                     with suppress(SandboxDied):  # then there is nothing to go on
                         await asyncio.shield(self._supervisor.request(FrameType.RESUME, b""))
 

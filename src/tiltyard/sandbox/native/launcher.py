@@ -222,7 +222,7 @@ class Launcher:
 
     async def drop(self, number: int) -> bool:
         """Gives up snapshot `number`; False while it is still being made."""
-        name = f"drop-{number}"
+        name = f"drop-{number}-{next(self._numbers)}"
         request = struct.pack("<I", _REQUEST_DROP) + text(name) + struct.pack("<I", number)
         reply = await self._ask(name, request, None)
         return reply.errno != errno.EBUSY

@@ -1,5 +1,7 @@
 """The snapshots of one provider, and what is asked of the launcher about sandboxes' layers."""
 
+import asyncio
+import secrets
 from dataclasses import replace
 
 from tiltyard.core.errors import SandboxError, SandboxRefused
@@ -21,7 +23,10 @@ class Layers:
         self._free = list(range(SNAPSHOTS_MAX, 0, -1))
         self._abandoned: set[int] = set()
         """Copies that nobody waited for to their end."""
+        self._dropping = asyncio.Lock()
         self._made = 0
+        self._token = secrets.token_hex(8)
+        """Of no other provider, here or elsewhere: a spec may have travelled."""
 
     def number_of(self, spec: SandboxSpec) -> int:
         """What the launcher calls the snapshot of a spec; 0 for none. Raises `SandboxRefused`."""
@@ -54,7 +59,7 @@ class Layers:
             self._abandoned.add(number)
             raise
         self._made += 1
-        id_ = SnapshotId(f"snapshot-{self._made}")
+        id_ = SnapshotId(f"snapshot-{self._token}-{self._made}")
         self._numbers[id_] = number
         return Snapshot(id_=id_, spec=replace(spec, snapshot=id_), keeper=self)
 
@@ -71,7 +76,9 @@ class Layers:
         return await self._launcher.changes(sandbox_id)
 
     async def _drop_abandoned(self) -> None:
-        for number in tuple(self._abandoned):
-            if number in self._abandoned and await self._launcher.drop(number):
-                self._abandoned.discard(number)
-                self._free.append(number)
+        # One at a time: dropped twice, a number would be given to two snapshots.
+        async with self._dropping:
+            for number in tuple(self._abandoned):
+                if await self._launcher.drop(number):
+                    self._abandoned.discard(number)
+                    self._free.append(number)

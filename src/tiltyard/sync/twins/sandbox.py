@@ -235,7 +235,7 @@ class Sandbox(Twin[AsyncSandbox]):
         """What the files differ in from the start, or from the snapshot that it was made from.
 
         Sorted by path. What was only touched is not listed, nor what lies in `/dev/shm`. Raises
-        `SandboxError`, also over 100,000 changes.
+        `SandboxError`, also over 100,000 changes or 32 MiB of paths.
         """
         return self._call(self._real.diff)
 
