@@ -28,6 +28,7 @@
 #define CONTENT_BYTES_MAX (256u << 10) /* of one file, each way */
 #define RECORDS_MAX 100000
 #define TOTAL_BYTES_MAX (64u << 20)
+#define NAMES_BYTES_MAX (32u << 20) /* a path may have 50 KB: programs need not name it to make it */
 #define BELOW_MAX 24
 
 /* One directory, in each layer below; -1 where it is not, or cannot be seen. */
@@ -47,7 +48,7 @@ struct before {
 struct comparison {
   const struct rootfs *rootfs;
   FILE *into;
-  uint64_t written;
+  uint64_t written, names;
   uint32_t records;
   bool with_own; /* the layer starts with what the image puts into each */
   char path[TREE_DEPTH_MAX * 256 + STAGED_PATH_BYTES];
@@ -158,7 +159,8 @@ static void put_string(struct comparison *comparison, const char *bytes, size_t 
 static const char *record(struct comparison *comparison, uint32_t kind, const struct stat *about,
                           const char *before, size_t before_bytes, const char *after,
                           size_t after_bytes) {
-  if (++comparison->records > RECORDS_MAX) {
+  comparison->names += comparison->path_length;
+  if (++comparison->records > RECORDS_MAX || comparison->names > NAMES_BYTES_MAX) {
     errno = E2BIG;
     return "differences";
   }

@@ -4,7 +4,9 @@ import stat
 
 import pytest
 
+from sandbox.conftest import RunPython
 from tiltyard.core.changes import ChangeKind, FileChange
+from tiltyard.core.errors import SandboxRefused
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.supervised import Sandbox
@@ -102,6 +104,42 @@ async def test_hostile_names_and_sizes(sandbox: Sandbox) -> None:
     assert changes["/workspace/sparse"].content_left_out
     assert changes["/workspace/big"].content_left_out
     assert "Binary" in changes["/workspace/binary"].unified()
+
+
+DEEP = """
+import os
+for _ in range(180):
+    os.mkdir("d" * 255)
+    os.chdir("d" * 255)
+for number in range(800):
+    os.close(os.open(f"{number:0250}", os.O_CREAT | os.O_WRONLY))
+"""
+
+
+async def test_long_paths_do_not_fill_the_memory_of_the_host(
+    sandbox: Sandbox, python: RunPython
+) -> None:
+    """Each has 46 KB. A program need not name a path to make it; whoever is told of it must."""
+    assert (await python(DEEP)).ok
+    with pytest.raises(SandboxRefused, match="differences"):
+        await sandbox.diff()
+    await sh(sandbox, "rm -rf d*; echo x > left")
+    assert kinds(await sandbox.diff()) == {"/workspace/left": ADDED}
+
+
+@pytest.mark.slow
+def test_lines_that_are_hard_to_compare_take_no_longer() -> None:
+    before = [f"{number * number % 131}\n" for number in range(60_000)]
+    after = list(reversed(before))
+    texts = ["".join(["same\n", *lines, "same\n"]).encode() for lines in (before, after)]
+    change = FileChange(
+        kind=CHANGED, path="/f", mode=stat.S_IFREG, size_bytes=0, before=texts[0], after=texts[1]
+    )
+    lines = change.unified().splitlines(keepends=True)
+    assert lines[2:4] == ["@@ -1,60002 +1,60002 @@\n", " same\n"]
+    assert lines[-1] == " same\n"
+    assert [line[1:] for line in lines[4:] if line[0] == "-"] == before
+    assert [line[1:] for line in lines[4:] if line[0] == "+"] == after
 
 
 async def test_a_big_file_that_was_only_touched_is_no_change(

@@ -2,9 +2,12 @@
 
 import difflib
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+LINES_COMPARED_MAX = 10_000
+"""Comparing takes the square of the lines at the worst: a second for so many."""
 
 
 class ChangeKind(StrEnum):
@@ -42,7 +45,9 @@ class FileChange:
     def unified(self, *, context_lines: int = 3) -> str:
         """The change as a unified text diff; empty for a directory, or when content is left out.
 
-        Binary content is only named as such.
+        Binary content is only named as such. Where more than 10,000 lines on either side are not
+        the same at both ends, all between is told as replaced: a program can choose lines that take
+        hours to compare.
         """
         if self.content_left_out or (self.before is None and self.after is None):
             return ""
@@ -54,8 +59,43 @@ class FileChange:
             "/dev/null" if content is None else f"{side}{self.path}"
             for side, content in (("a", self.before), ("b", self.after))
         ]
-        lines = difflib.unified_diff(before, after, names[0], names[1], n=context_lines)
+        start, end = _same_ends(before, after)
+        if max(len(before), len(after)) - start - end > LINES_COMPARED_MAX:
+            lines = _replaced(before, after, names, start=start, end=end, context=context_lines)
+        else:
+            lines = difflib.unified_diff(before, after, names[0], names[1], n=context_lines)
         return "".join(_ended(lines))
+
+
+def _same_ends(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
+    """How many lines are the same from the start, and then how many from the end."""
+    shorter = min(len(before), len(after))
+    start = next((n for n in range(shorter) if before[n] != after[n]), shorter)
+    left = shorter - start
+    end = next((n for n in range(left) if before[-1 - n] != after[-1 - n]), left)
+    return start, end
+
+
+def _replaced(
+    before: Sequence[str],
+    after: Sequence[str],
+    names: Sequence[str],
+    *,
+    start: int,
+    end: int,
+    context: int,
+) -> Iterator[str]:
+    """One hunk in which everything between the same ends goes and comes."""
+    first, last = max(start - context, 0), max(end - context, 0)
+    yield f"--- {names[0]}\n"
+    yield f"+++ {names[1]}\n"
+    spans = [(first + 1, len(side) - last - first) for side in (before, after)]
+    (old, old_count), (new, new_count) = spans
+    yield f"@@ -{old},{old_count} +{new},{new_count} @@\n"
+    yield from (f" {line}" for line in before[first:start])
+    yield from (f"-{line}" for line in before[start : len(before) - end])
+    yield from (f"+{line}" for line in after[start : len(after) - end])
+    yield from (f" {line}" for line in before[len(before) - end : len(before) - last])
 
 
 def _text(content: bytes | None) -> str | None:
