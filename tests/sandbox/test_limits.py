@@ -259,10 +259,14 @@ async def test_a_share_of_the_cpu(provider: NativeProvider, spec: SandboxSpec) -
         {"disk_bytes": 1},
         {"inodes": 1},
         {"inodes": 2**40},
+        {"inodes": 1000.5},
+        {"disk_bytes": 8.5 * MIB},
+        {"memory_bytes": "64M"},
+        {"cpus": None},
     ],
 )
 async def test_a_limit_that_cannot_be_held_is_refused(
-    provider: NativeProvider, spec: SandboxSpec, change: dict[str, float]
+    provider: NativeProvider, spec: SandboxSpec, change: dict[str, object]
 ) -> None:
     (name,) = change
     with pytest.raises(SandboxRefused, match=name):

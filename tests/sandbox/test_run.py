@@ -113,7 +113,9 @@ async def test_what_cannot_be_asked_raises(sandbox: Sandbox) -> None:
         {"argv": ["true"], "timeout_s": float("inf")},
         {"argv": ["true"], "timeout_s": float("nan")},
         {"argv": ["true"], "cpu_s": -1},
+        {"argv": ["true"], "cpu_s": 1.5},
         {"argv": ["true"], "output_bytes_max": -1},
+        {"argv": ["true"], "output_bytes_max": 1e6},
     ]
     for request in bad:
         with pytest.raises(ValueError, match=r"sandbox|bytes together"):

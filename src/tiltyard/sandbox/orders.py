@@ -44,10 +44,12 @@ class Order:
         for name, time_s in (("timeout_s", self.timeout_s), ("idle_s", self.idle_s)):
             if time_s is not None and not (isfinite(time_s) and 0 < time_s <= TIMEOUT_S_MAX):
                 return f"{name} {time_s}"
-        if not 0 <= self.cpu_s <= CPU_S_MAX:
-            return f"cpu_s {self.cpu_s}"
-        if not 0 <= self.output_bytes_max <= OUTPUT_BYTES_MOST:
-            return f"output_bytes_max {self.output_bytes_max}"
+        for name, whole, most in (
+            ("cpu_s", self.cpu_s, CPU_S_MAX),
+            ("output_bytes_max", self.output_bytes_max, OUTPUT_BYTES_MOST),
+        ):
+            if type(whole) is not int or not 0 <= whole <= most:
+                return f"{name} {whole!r}"
         if isinstance(self.stdin, bytes) and len(self.stdin) > CHUNK_BYTES_MAX:
             return "stdin is over 1 MiB; stream it, or write a file instead"
         if isinstance(self.stdin, bytes) and self.stdin and self.pty is not None:

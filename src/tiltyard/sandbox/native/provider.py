@@ -190,7 +190,7 @@ class NativeProvider:
             sandbox=id_,
             limits=spec.limits,
             swap=self._swap,
-            networked=spec.network.mode is not NetworkMode.NONE,
+            networked=spec.network.mode != NetworkMode.NONE,
         )
         files = cgroups.readings(self._hierarchies, owner=self._owner, sandbox=id_)
         ends_s = asyncio.get_running_loop().time() + spec.lifetime_s
@@ -268,15 +268,16 @@ class NativeProvider:
                 "belong to an id that it does not have.",
                 fix="run as root, or leave `writable` off.",
             )
-        if not 1 <= spec.lifetime_s <= LIFETIME_S_MAX:
+        lifetime_s = spec.lifetime_s
+        if type(lifetime_s) not in (int, float) or not 1 <= lifetime_s <= LIFETIME_S_MAX:
             raise SandboxRefused(
-                f"lifetime_s is {spec.lifetime_s}, and must be from 1 to {LIFETIME_S_MAX}.",
+                f"lifetime_s is {lifetime_s!r}, and must be from 1 to {LIFETIME_S_MAX}.",
                 fix="correct it.",
             )
         problem = _problem_with(spec.limits)
         if problem:
             raise SandboxRefused(f"a limit cannot be held: {problem}.", fix="correct it.")
-        if for_zygotes and spec.network.mode is not NetworkMode.NONE:
+        if for_zygotes and spec.network.mode != NetworkMode.NONE:
             # One run after another has the same network namespace, where a run could leave things.
             raise SandboxRefused(
                 f"kept interpreters have no network, and the spec wants {spec.network.mode}.",
@@ -307,8 +308,10 @@ def _problem_with(limits: Limits) -> str:
     }
     for name, (least, most) in bounds.items():
         value = getattr(limits, name)
-        if not least <= value <= most:
-            return f"{name} is {value}, and must be from {least} to {most} here"
+        kinds = (int, float) if name == "cpus" else int
+        if not isinstance(value, kinds) or not least <= value <= most:
+            whole = "" if name == "cpus" else "a whole number "
+            return f"{name} is {value!r}, and must be {whole}from {least} to {most} here"
     return ""
 
 

@@ -158,7 +158,7 @@ def rules_of(network: Network) -> Rules:
     if network.mode not in tuple(NetworkMode):
         raise SandboxRefused(f"unknown network mode {network.mode!r}.", fix=f"use one of {modes}.")
     _check_bandwidth(network)
-    if network.mode is not NetworkMode.ALLOW and network.allow:
+    if network.mode != NetworkMode.ALLOW and network.allow:
         raise SandboxRefused(
             f"network rules make no sense with the mode {network.mode}.",
             fix="use the mode `allow`, or leave the rules out.",
@@ -177,7 +177,7 @@ def rules_of(network: Network) -> Rules:
     return Rules(
         names=tuple(rule for rule in parsed if isinstance(rule, NameRule)),
         addresses=tuple(rule for rule in parsed if isinstance(rule, AddressRule)),
-        public=network.mode is NetworkMode.OPEN,
+        public=network.mode == NetworkMode.OPEN,
     )
 
 
