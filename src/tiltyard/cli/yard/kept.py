@@ -104,10 +104,13 @@ class Kept:
             self._changed()  # the record names it before it is made
             sandbox = await self._made(tenant)
         except BaseException:
-            del self._tenants[tenant.id]
+            self._tenants.pop(tenant.id, None)
             self._changed()
             raise
         tenant.sandbox = sandbox
+        if tenant.id not in self._tenants:
+            await _close_all([tenant])
+            raise SandboxClosed(f"sandbox {tenant.id} was removed while it was being made.")
         loop = asyncio.get_running_loop()
         tenant.timer = loop.call_later(asked.ttl_s, self._overdue, tenant)
         return tenant.row()
