@@ -67,6 +67,7 @@ static const char *copy_name_about(const struct copy *copy, const struct stat *a
   if (fchownat(to, name, shifted(copy, about->st_uid), shifted(copy, about->st_gid),
                AT_SYMLINK_NOFOLLOW))
     return "fchownat";
+  if (!S_ISLNK(about->st_mode) && fchmodat(to, name, about->st_mode & 07777, 0)) return "fchmodat";
   return utimensat(to, name, times, AT_SYMLINK_NOFOLLOW) ? "utimensat" : NULL;
 }
 
@@ -169,7 +170,7 @@ static const char *copy_entry(struct copy *copy, int from, int to, const char *n
     case S_IFREG: return copy_file(copy, from, to, name);
     case S_IFLNK: return copy_link(copy, &about, from, to, name);
     case S_IFIFO:
-      if (mkfifoat(to, name, about.st_mode & 0777)) return "mkfifo";
+      if (mkfifoat(to, name, 0600)) return "mkfifo";
       return copy_name_about(copy, &about, to, name);
     case S_IFCHR: /* 0:0 is how an overlay marks what was deleted; there can be no other */
       return about.st_rdev == 0 && mknodat(to, name, S_IFCHR, 0) ? "mknod(whiteout)" : NULL;

@@ -94,20 +94,21 @@ def execute(
     that limit, and the code is 137.
     """
     from tiltyard.cli.sandbox import execute as work
-    from tiltyard.cli.yard.wire import Exec
+    from tiltyard.cli.yard.wire import Exec, asked_for
 
     words = argv[1:] if argv[0] == "--" else argv
     if not words:
         raise UsageError("exec: which program?", fix="`tiltyard sandbox exec ID -- PROGRAM`.")
     variables = dict(_variable(each) for each in env or ())
-    request = Exec(
-        id=sandbox,
-        argv=[_utf8(word) for word in words],
-        cwd=cwd,
-        env=variables,
-        timeout_s=None if timeout is None else parse_duration("--timeout", timeout),
-        terminal=None,
-    )
+    with asked_for():
+        request = Exec(
+            id=sandbox,
+            argv=[_utf8(word) for word in words],
+            cwd=cwd,
+            env=variables,
+            timeout_s=None if timeout is None else parse_duration("--timeout", timeout),
+            terminal=None,
+        )
     return run_async(work(load_settings().runtime_dir, request, as_json=as_json))
 
 
@@ -122,18 +123,19 @@ def shell(
     """Work in a sandbox: a shell, or another program, on this terminal."""
     from tiltyard.cli.sandbox import shell as work
     from tiltyard.cli.yard.terminal import size
-    from tiltyard.cli.yard.wire import Exec
+    from tiltyard.cli.yard.wire import Exec, asked_for
 
     settings = load_settings()
     words = argv[1:] if argv and argv[0] == "--" else argv
-    request = Exec(
-        id=sandbox,
-        argv=[_utf8(word) for word in words or SHELL],
-        cwd=cwd,
-        env={"TERM": settings.terminal},
-        timeout_s=None,
-        terminal=size(),
-    )
+    with asked_for():
+        request = Exec(
+            id=sandbox,
+            argv=[_utf8(word) for word in words or SHELL],
+            cwd=cwd,
+            env={"TERM": settings.terminal},
+            timeout_s=None,
+            terminal=size(),
+        )
     return run_async(work(settings.runtime_dir, request))
 
 

@@ -1,6 +1,7 @@
 """`tiltyard sandbox`, run as a user runs it."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -160,3 +161,22 @@ def test_without_a_daemon_nothing_is_started_to_say_so(sandbox: Sandbox, runtime
 def test_every_command_explains_itself(sandbox: Sandbox) -> None:
     for name in ("create", "exec", "cp", "ls", "top", "rm", "sweep", "stop"):
         assert "Usage:" in sandbox(name, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("exec", "--cwd", b"/\xff", "sb-000000", "--", "true"),
+        ("exec", "x" * 65, "--", "true"),
+        ("cp", b"sb-000000:\xff", "here"),
+        ("cp", "sb-000000:" + "x" * 5000, "here"),
+        ("rm", b"\xff"),
+    ],
+)
+def test_words_that_cannot_be_sent_are_the_users_to_correct(
+    sandbox: Sandbox, words: tuple[str | bytes, ...]
+) -> None:
+    done = sandbox(*(os.fsdecode(word) for word in words))
+    assert done.returncode in {2, 125}
+    assert "cannot be sent" in done.stderr
+    assert "report" not in done.stderr

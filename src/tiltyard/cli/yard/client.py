@@ -23,6 +23,7 @@ from tiltyard.cli.yard.wire import (
     Seen,
     Table,
     WireError,
+    asked_for,
     parse_reply,
 )
 from tiltyard.core.errors import SandboxDied, SandboxError, UsageError
@@ -101,7 +102,9 @@ async def remove(directory: Path, ids: Iterable[str] | None) -> list[Row]:
     """Ends sandboxes, all of them for None. Raises `UsageError` for an unknown id."""
     wanted = None if ids is None else list(dict.fromkeys(ids))
     with opened(directory) as place:
-        async with asked(place, Remove(ids=wanted)) as connection:
+        with asked_for():
+            request = Remove(ids=wanted)
+        async with asked(place, request) as connection:
             if connection is not None:
                 return (await replied(connection, Table)).rows
         known = {row.id for row in lost_rows(place)}

@@ -18,6 +18,7 @@ from tiltyard.cli.yard.wire import (
     Tree,
     Upload,
     Write,
+    asked_for,
 )
 from tiltyard.core.errors import UsageError
 from tiltyard.core.files import FileKind, Links
@@ -45,15 +46,16 @@ async def copy(directory: Path, source: str, target: str, *, links: Links) -> Co
     What is copied onto a directory goes into it, under its own name. Raises `UsageError` when not
     exactly one end is a sandbox's.
     """
-    match parse_end(source), parse_end(target):
-        case Path() as local, Remote() as remote:
-            return await _send(directory, local, remote)
-        case Remote() as remote, Path() as local:
-            return await _fetch(directory, remote, local, links=links)
-        case _:
-            raise UsageError(
-                "cp copies into a sandbox or out of one.", fix="write one side as ID:path."
-            )
+    with asked_for():
+        match parse_end(source), parse_end(target):
+            case Path() as local, Remote() as remote:
+                return await _send(directory, local, remote)
+            case Remote() as remote, Path() as local:
+                return await _fetch(directory, remote, local, links=links)
+            case _:
+                raise UsageError(
+                    "cp copies into a sandbox or out of one.", fix="write one side as ID:path."
+                )
 
 
 async def _send(directory: Path, local: Path, remote: Remote) -> Copied | None:

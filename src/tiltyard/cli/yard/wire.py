@@ -6,13 +6,15 @@ in frames of their own. Both sides are Tiltyard of one user; still neither trust
 """
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from tiltyard.core.errors import SandboxError
+from tiltyard.core.errors import SandboxError, UsageError
 from tiltyard.core.execution import Limit, NetworkMode, Reason
 from tiltyard.core.files import FileKind, Links
 
@@ -319,12 +321,26 @@ def parse_reply(received: Frame) -> Reply:
     return _parsed(_REPLY, received)
 
 
+@contextmanager
+def asked_for() -> Iterator[None]:
+    """A block that makes requests of a user's words. Raises `UsageError` where one cannot."""
+    try:
+        yield
+    except ValidationError as error:
+        where, problem = _first_problem(error)
+        raise UsageError(f"{where} cannot be sent: {problem}.") from None
+
+
 def _parsed(adapter: TypeAdapter[_T], received: Frame) -> _T:
     if received.kind is not Kind.MESSAGE:
         raise WireError(f"a {received.kind.name} frame came instead of a message.")
     try:
         return adapter.validate_json(received.body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"])) or "it"
-        raise WireError(f"a message is malformed: {where}: {first['msg']}.") from None
+        where, problem = _first_problem(error)
+        raise WireError(f"a message is malformed: {where}: {problem}.") from None
+
+
+def _first_problem(error: ValidationError) -> tuple[str, str]:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return ".".join(map(str, first["loc"])) or "it", first["msg"]
