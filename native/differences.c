@@ -130,16 +130,33 @@ static char *content_of(int directory, const char *name, const struct stat *abou
   return bytes;
 }
 
-static bool same_big_file(int one, const char *name, int other) {
+/* Where there is something next, which is at `size` when only a hole follows. */
+static off_t data_from(int fd, off_t at, off_t size) {
+  off_t found = lseek(fd, at, SEEK_DATA);
+  if (found < 0) return errno == ENXIO ? size : at;
+  return found < size ? found : size;
+}
+
+/* Of holes nothing is read: they cost a program nothing, whatever their size. */
+static bool same_bytes(int one, int other, off_t size) {
   static char left[65536], right[65536];
+  for (off_t at = 0;;) {
+    off_t first = data_from(one, at, size), second = data_from(other, at, size);
+    at = first < second ? first : second;
+    if (at >= size) return true;
+    off_t end = lseek(first < second ? one : other, at, SEEK_HOLE);
+    size_t wanted = end > at && end - at < (off_t)sizeof left ? (size_t)(end - at) : sizeof left;
+    ssize_t got = pread(one, left, wanted, at), compared = pread(other, right, wanted, at);
+    if (got <= 0 || got != compared || memcmp(left, right, (size_t)got)) return false;
+    at += got;
+  }
+}
+
+/* Both have `size` bytes by their names. */
+static bool same_big_file(int one, const char *name, int other, off_t size) {
   int a = openat(one, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   int b = openat(other, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  bool same = a >= 0 && b >= 0;
-  while (same) {
-    ssize_t got = read(a, left, sizeof left), compared = read(b, right, sizeof right);
-    same = got == compared && got >= 0 && !memcmp(left, right, (size_t)got);
-    if (got <= 0) break;
-  }
+  bool same = a >= 0 && b >= 0 && same_bytes(a, b, size);
   if (a >= 0) close(a);
   if (b >= 0) close(b);
   return same;
@@ -210,7 +227,7 @@ static const char *compare_leaf(struct comparison *comparison, int upper, const 
   if (same && was && now)
     same = before_bytes == after_bytes && !memcmp(was, now, before_bytes);
   else if (same && S_ISREG(about->st_mode))
-    same = !before->own && same_big_file(upper, name, before->fd);
+    same = !before->own && same_big_file(upper, name, before->fd, about->st_size);
   const char *failed = NULL;
   if (!same)
     failed = record(comparison, before->is ? DIFFERENCE_CHANGED : DIFFERENCE_ADDED, about, was,

@@ -159,3 +159,16 @@ async def test_what_goes_on_while_programs_write(sandbox: Sandbox, spec: Sandbox
     for _ in range(20):
         assert set(kinds(await sandbox.diff())) <= {"/workspace/x", "/workspace/x/y"}
     await sandbox.kill()
+
+
+@pytest.mark.slow
+async def test_a_sparse_file_costs_the_host_what_is_in_it(
+    provider: NativeProvider, sandbox: Sandbox
+) -> None:
+    """A program pays a block for a TiB that the host would read twice, in nobody's CPU share."""
+    await sh(sandbox, "truncate -s 1T same other; printf x | dd of=same bs=1 seek=500G conv=notrunc")
+    async with await sandbox.snapshot() as snapshot:
+        fork = await provider.create(snapshot.spec)
+        await sh(fork, "touch same other; printf x | dd of=other bs=1 seek=600G conv=notrunc")
+        assert kinds(await fork.diff()) == {"/workspace/other": CHANGED}
+        await fork.close()
