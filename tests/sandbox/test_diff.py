@@ -165,10 +165,11 @@ async def test_what_goes_on_while_programs_write(sandbox: Sandbox, spec: Sandbox
 async def test_a_sparse_file_costs_the_host_what_is_in_it(
     provider: NativeProvider, sandbox: Sandbox
 ) -> None:
-    """A program pays a block for a TiB that the host would read twice, in nobody's CPU share."""
-    await sh(sandbox, "truncate -s 1T same other; printf x | dd of=same bs=1 seek=500G conv=notrunc")
+    """A TiB costs a program a block. The host would read it twice, in nobody's share of the CPU."""
+    write = "printf x | dd bs=1 conv=notrunc"
+    await sh(sandbox, f"truncate -s 1T same other; {write} of=same seek=500G")
     async with await sandbox.snapshot() as snapshot:
         fork = await provider.create(snapshot.spec)
-        await sh(fork, "touch same other; printf x | dd of=other bs=1 seek=600G conv=notrunc")
+        await sh(fork, f"touch same other; {write} of=other seek=600G")
         assert kinds(await fork.diff()) == {"/workspace/other": CHANGED}
         await fork.close()

@@ -24,7 +24,8 @@ BUILD_A_TREE = r"""
 set -e
 cd /workspace
 echo one > a.txt; echo two > b.txt; chmod 640 b.txt; ln a.txt hard.txt; ln -s a.txt soft
-mkdir -p deep/er; echo three > deep/er/c; mkfifo deep/pipe; chmod 4711 deep/pipe; rm /etc/hosts; echo new > /etc/passwd
+mkdir -p deep/er; echo three > deep/er/c; mkfifo deep/pipe; chmod 4711 deep/pipe
+rm /etc/hosts; echo new > /etc/passwd
 truncate -s 1T sparse; printf x | dd of=sparse bs=1 seek=1000000 conv=notrunc 2>/dev/null
 name=$(printf 'odd\nname'); echo odd > "$name"; mkdir gone; rmdir gone; touch -d @1000000000 old
 rm -rf /var/log; mkdir /var/log; echo again > /var/log/here
