@@ -14,6 +14,7 @@ from tiltyard.sandbox.conformance.case import (
     FileOperation,
     FileRequest,
     Finding,
+    Judge,
     Language,
     NotRun,
     Observed,
@@ -40,6 +41,10 @@ INPUT_BYTES_MAX = 512 * KIB
 """What a pipe and the way to it may hold of an input that nobody reads, with some to spare."""
 KEPT_BYTES_MAX = 256 * KIB
 CGROUPS_NEEDED = "found beside other programs only where each has a cgroup of its own"
+CGROUPS_USED_UP = "128 programs that left something running have used up the cgroups for programs"
+LEAVERS = 140
+"""More than the programs for which a provider may keep something."""
+LEAVES = Program(source="sleep 120 >/dev/null 2>&1 </dev/null &", language=Language.SHELL)
 
 _TYPES = """
 import fcntl, pty, select, termios, tty
@@ -132,6 +137,12 @@ while made < 400 and time.monotonic() < stop:
         time.sleep(0.01)
 time.sleep(60)
 """
+_DAEMON_BESIDE = (
+    Program(source=_SLEEPS, language=Language.SHELL, stays=Stays.BESIDE),
+    Program(source=_DAEMON, stays=Stays.UNTIL_KILLED),
+    Program(source=_AWAITS_DAEMON),
+    Program(source="true", language=Language.SHELL),
+)
 _TICKS = FileRequest(operation=FileOperation.READ, path="ticks")
 
 
@@ -162,6 +173,16 @@ def _output_is_bounded(observed: Observed) -> Finding:
         if kept > KEPT_BYTES_MAX:
             return escaped(f"the host keeps {kept // KIB} KiB of it")
     return contained(f"bounded on the host: {ends_of(observed)}")
+
+
+def _daemon_beside(first: int) -> tuple[Judge, ...]:
+    """Both were killed and the one that waited ended by itself; `first` is the sleeper's place."""
+    return (
+        program(first, ends_with(Reason.KILLED)),
+        program(first + 1, ends_with(Reason.KILLED)),
+        program(first + 2, ends_with(Reason.EXIT)),
+        _daemon_is_gone,
+    )
 
 
 def _killed_at_its_deadline(name: str, tries: str, made: Program) -> Case:
@@ -233,21 +254,23 @@ CASES = (
         family=Family.PROCESSES,
         tries="a double fork in a new session, from a program beside another one",
         safe="gone when its program is killed, and the other one is not",
-        programs=(
-            Program(source=_SLEEPS, language=Language.SHELL, stays=Stays.BESIDE),
-            Program(source=_DAEMON, stays=Stays.UNTIL_KILLED),
-            Program(source=_AWAITS_DAEMON),
-            Program(source="true", language=Language.SHELL),
-        ),
+        programs=_DAEMON_BESIDE,
         requests=(_TICKS, replace(_TICKS, after_s=0.5)),
-        judge=together(
-            program(0, ends_with(Reason.KILLED)),
-            program(1, ends_with(Reason.KILLED)),
-            program(2, ends_with(Reason.EXIT)),
-            _daemon_is_gone,
-        ),
+        judge=together(*_daemon_beside(0)),
         known=CGROUPS_NEEDED,
         known_rungs=frozenset({"user-namespace"}),
+        slow=True,
+    ),
+    Case(
+        name="daemon-after-many",
+        family=Family.PROCESSES,
+        tries="the same after 140 programs that each left something running",
+        safe="gone when its program is killed",
+        programs=(*(LEAVES,) * LEAVERS, *_DAEMON_BESIDE),
+        requests=(_TICKS, replace(_TICKS, after_s=0.5)),
+        judge=together(*_daemon_beside(LEAVERS)),
+        limits=replace(SMALL, pids=2 * LEAVERS, memory_bytes=192 * MIB),
+        known=CGROUPS_USED_UP,
         slow=True,
     ),
     Case(

@@ -15,6 +15,7 @@ from tiltyard.sandbox.conformance.case import (
     Observed,
     Program,
 )
+from tiltyard.sandbox.conformance.families.terminals import LEAVERS, LEAVES
 from tiltyard.sandbox.conformance.judging import (
     contained,
     ends_with,
@@ -209,6 +210,24 @@ CASES = (
         judge=together(
             program(0, ends_with(Reason.EXIT)), succeeds(), in_time(25.0), _time_is_told
         ),
+        needs=frozenset({Limit.CPU}),
+        slow=True,
+    ),
+    Case(
+        name="time-burnt-late",
+        family=Family.PROCESSES,
+        tries="the same after 140 programs that each left something running in their cgroup",
+        safe="the host still reads all of it",
+        programs=(
+            *(LEAVES,) * LEAVERS,
+            Program(source=_BURNS_ASIDE),
+        ),
+        judge=together(
+            ends_with(Reason.EXIT),
+            in_time(25.0),
+            program(LEAVERS, together(succeeds(), _time_is_told)),
+        ),
+        limits=replace(SMALL, pids=2 * LEAVERS, memory_bytes=192 << 20),
         needs=frozenset({Limit.CPU}),
         slow=True,
     ),
