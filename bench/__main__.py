@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import crowds
+import forks
 import interpreters
 import rollouts
 import sandboxes
@@ -24,6 +25,8 @@ BENCHES: list[tuple[str, Callable[[Board], Awaitable[None]]]] = [
     ("sandbox-load", sandboxes.under_load),
     ("sustained", crowds.sustained),
     ("idle", crowds.idle),
+    ("live", crowds.live),
+    ("fork", forks.one_by_one),
     ("interpreters", interpreters.one_by_one),
     ("verification", rollouts.one_by_one),
     ("rollouts", rollouts.under_load),

@@ -34,6 +34,9 @@ GOALS = (
     Goal(row="sandbox/native-exec", bound=0.6),
     Goal(row="sustained/native-cold/c2", figure=Figure.PER_S, bound=600.0),
     Goal(row="idle/native-1000", bound=0.5),
+    Goal(row="fork/native-1000", bound=3.0),
+    Goal(row="live/native-2000", bound=0.5),
+    Goal(row="live-up/native-2000", bound=60.0),
     Goal(row="line/kept-interpreter", bound=4.0),
     Goal(row="pytest/kept-interpreter", bound=45.0),
 )

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import MIB, Limit, Limits, SandboxSpec
 from tiltyard.sandbox.capabilities import CapabilityReport
-from tiltyard.sandbox.conformance.runner import Kept, Subject
+from tiltyard.sandbox.conformance.attack import Kept, Subject
+from tiltyard.sandbox.conformance.far import FarSide
 from tiltyard.sandbox.native.cgroups import directories_of, start_time_of, sweep
 from tiltyard.sandbox.native.image import Image
 from tiltyard.sandbox.native.probe import probe
@@ -96,13 +97,14 @@ async def open_subject(name: str) -> AsyncIterator[Subject]:
     """A provider for the hostile suite. Raises `UsageError` for a name that there is not."""
     if name not in PROVIDERS:
         raise UsageError(f"no provider is named {name!r}.", fix=f"use {', '.join(PROVIDERS)}.")
-    async with NativeProvider() as provider:
+    async with FarSide() as far, NativeProvider(resolver=far) as provider:
         trees = usable_hierarchies()
         yield Subject(
             name=name,
             maker=provider,
             kept=Kept(provider=provider, interpreter=provider.interpreter),
             places=lambda: directories_of(trees, os.getpid()),
+            far=far,
         )
 
 

@@ -19,7 +19,7 @@ SANDBOX = ("native-warm", "native-cold", "native-exec")
 OURS = {
     *(f"sandbox/{name}" for name in SANDBOX),
     *(f"sandbox-load/{name}/c{count}" for name in SANDBOX for count in (1, 2, 8)),
-    *("sustained/native-cold/c2", "idle/native-40"),
+    *("sustained/native-cold/c2", "idle/native-40", "fork/native-1000"),
     *("line/kept-interpreter", "pytest/kept-interpreter"),
     *("verification/split-calls", "verification/split-pytest"),
     *("rollouts/one-turn/c8", "rollouts/two-turns/c8"),
@@ -59,6 +59,7 @@ def test_a_quick_run_measures_everything(repository: Path, tmp_path: Path) -> No
     missing = PEERS - rows.keys()
     # A machine without a peer says so; it is never left out in silence.
     assert all(f"left out: {name.partition('/c')[0]}: " in said for name in missing), said
+    assert "left out: live/native-2000: it takes half a minute" in said
     for row in rows.values():
         assert row["unit"] == ("MB" if row["name"].startswith("idle/") else "ms")
         assert row["n"] >= 1

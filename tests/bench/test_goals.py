@@ -20,6 +20,16 @@ def test_a_rate_is_to_be_reached() -> None:
     assert [line.split()[-1] for line in compared([replace(row, per_s=599.0)])] == ["MISSED"]
 
 
+def test_what_thousands_cost_is_compared_in_its_own_unit() -> None:
+    cost = replace(ROW, name="live/native-2000", unit="MB", p50=0.45, per_s=100.0)
+    filled = replace(ROW, name="live-up/native-2000", unit="s", p50=61.0, per_s=33.0)
+    for line, unit, verdict in zip(
+        compared([cost, filled]), ("MB", "s"), ("met", "MISSED"), strict=True
+    ):
+        assert line.split()[3] == unit
+        assert line.endswith(verdict)
+
+
 def test_what_was_not_measured_is_not_compared() -> None:
     assert list(compared([replace(ROW, name="another/system")])) == []
     rates = {goal.row for goal in GOALS if goal.figure is Figure.PER_S}

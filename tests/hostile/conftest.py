@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tiltyard.sandbox.conformance.attack import Kept, Subject
+from tiltyard.sandbox.conformance.far import FarSide
 from tiltyard.sandbox.conformance.host import Host
-from tiltyard.sandbox.conformance.runner import Kept, Subject
 from tiltyard.sandbox.native.cgroups import directories_of
 from tiltyard.sandbox.native.image import Image, host_image
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
@@ -20,8 +21,14 @@ def image() -> Image:
 
 
 @pytest_asyncio.fixture
-async def provider(image: Image) -> AsyncIterator[NativeProvider]:
-    async with NativeProvider(image=image) as opened:
+async def far() -> AsyncIterator[FarSide]:
+    async with FarSide() as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def provider(image: Image, far: FarSide) -> AsyncIterator[NativeProvider]:
+    async with NativeProvider(image=image, resolver=far) as opened:
         yield opened
 
 
@@ -32,11 +39,12 @@ async def host() -> AsyncIterator[Host]:
 
 
 @pytest.fixture
-def subject(provider: NativeProvider) -> Subject:
+def subject(provider: NativeProvider, far: FarSide) -> Subject:
     trees = usable_hierarchies()
     return Subject(
         name="native",
         maker=provider,
         kept=Kept(provider=provider, interpreter=provider.interpreter),
         places=lambda: directories_of(trees, os.getpid()),
+        far=far,
     )

@@ -8,10 +8,11 @@ from importlib import resources
 
 import pytest
 
-from hostile.weak import Loosened, PlainMaker
+from hostile.weak import Ajar, Loosened, PlainMaker
 from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import Enforcement, ExecResult, Limit, Reason, StreamCapture
 from tiltyard.sandbox.conformance import judging
+from tiltyard.sandbox.conformance.attack import Subject
 from tiltyard.sandbox.conformance.case import (
     SMALL,
     Case,
@@ -24,8 +25,9 @@ from tiltyard.sandbox.conformance.case import (
     Surroundings,
 )
 from tiltyard.sandbox.conformance.catalogue import CASES, chosen
+from tiltyard.sandbox.conformance.far import FarSide
 from tiltyard.sandbox.conformance.host import Host, harm_between, left_behind
-from tiltyard.sandbox.conformance.runner import Subject, run_case, run_cases
+from tiltyard.sandbox.conformance.runner import run_case, run_cases
 from tiltyard.sandbox.native.provider import NativeProvider
 
 KNOCKS_TCP = """
@@ -99,7 +101,28 @@ class TestWithoutContainment:
     async def test_no_kept_interpreters_is_told(self, plain: Subject, host: Host) -> None:
         report = await run_case(NAMED["zygote-memory"], plain, host)
 
-        assert report.outcome is Outcome.NOT_ENFORCED
+        assert report.outcome is Outcome.NOT_TRIED
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("names-tunnelled", "cannot be given the suite's resolver"),
+            ("input-never-read", "run no program that nobody waits for"),
+            ("tree-out-traps", "sends and fetches no trees"),
+            ("forks-chance", "no snapshots"),
+        ],
+    )
+    async def test_what_a_provider_lacks_is_not_tried(
+        self, plain: Subject, host: Host, name: str, words: str
+    ) -> None:
+        # The case's own programs are left out: nothing contains them here.
+        case = replace(NAMED[name], programs=(Program(source="end()"),), racing=False)
+        if name == "input-never-read":
+            case = replace(case, programs=(Program(source="end()", fed_bytes=1),))
+        report = await run_case(case, plain, host)
+
+        assert report.outcome is Outcome.NOT_TRIED, report.words
+        assert words in report.words
 
 
 @pytest.mark.sandbox
@@ -115,6 +138,28 @@ async def test_limits_that_are_larger_than_they_should_be_are_seen(
     report = await run_case(NAMED[name], subject, host)
 
     assert report.outcome is Outcome.ESCAPED, report.words
+
+
+@pytest.mark.sandbox
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("names-tunnelled", "names were asked for"),
+        ("names-rebound", "connections reached the host"),
+        ("host-by-proxy", "connections reached the host"),
+        ("neighbours-proxy", "far.example"),
+    ],
+)
+async def test_a_way_out_that_leads_too_far_is_seen(
+    provider: NativeProvider, far: FarSide, host: Host, name: str, words: str
+) -> None:
+    subject = Subject(name="ajar", maker=Ajar(provider), kept=None, places=frozenset, far=far)
+
+    report = await run_case(NAMED[name], subject, host)
+
+    assert report.outcome is Outcome.ESCAPED, report.words
+    assert words in report.words
 
 
 @pytest.mark.sandbox

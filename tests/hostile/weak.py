@@ -2,7 +2,8 @@
 
 `PlainMaker` runs programs as ordinary processes: only what is harmless on a machine without any
 containment may be run with it. `Loosened` makes real sandboxes with larger limits than were asked
-for, so that what is too much for the limits harms nobody.
+for, so that what is too much for the limits harms nobody. `Ajar` opens a proxy to the host's own
+loopback and to names of the suite's resolver.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from tiltyard.core.execution import (
     Enforcement,
     ExecResult,
     Limit,
+    NetworkMode,
     Reason,
     SandboxSpec,
     StreamCapture,
@@ -127,3 +129,19 @@ class Loosened:
             inodes=asked.inodes * 4,
         )
         return await self._provider.create(replace(spec, limits=more))
+
+
+class Ajar:
+    """The native provider, with a way out that leads further than it was asked for."""
+
+    def __init__(self, provider: NativeProvider) -> None:
+        self._provider = provider
+        self.enforced = provider.enforced
+        self.isolation = provider.isolation
+
+    async def create(self, spec: SandboxSpec, /) -> Sandbox:
+        asked = spec.network
+        if asked.mode in {NetworkMode.ALLOW, NetworkMode.OPEN}:
+            more = ("*.example:*", "*.internal:*", "localhost:*", "127.0.0.0/8:*", "[::1]:*")
+            asked = replace(asked, mode=NetworkMode.ALLOW, allow=(*asked.allow, *more))
+        return await self._provider.create(replace(spec, network=asked))

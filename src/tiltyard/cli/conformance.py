@@ -24,6 +24,7 @@ _STYLES = {
     Outcome.ESCAPED: "bold red",
     Outcome.INCONCLUSIVE: "red",
     Outcome.NOT_ENFORCED: "yellow",
+    Outcome.NOT_TRIED: "yellow",
     Outcome.KNOWN: "yellow",
 }
 

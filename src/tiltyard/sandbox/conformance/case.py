@@ -1,7 +1,7 @@
 """What a hostile case is, and what is known after it was let loose. Values only."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tiltyard.core.execution import (
@@ -10,6 +10,8 @@ from tiltyard.core.execution import (
     ExecResult,
     Limit,
     Limits,
+    Network,
+    NetworkMode,
     SandboxSpec,
 )
 
@@ -30,8 +32,15 @@ class Family(StrEnum):
     ESCAPES = "escapes"
     IDENTITY = "identity"
     NETWORK = "network"
+    EGRESS = "egress"
     NEIGHBOURS = "neighbours"
     ZYGOTES = "zygotes"
+    SESSIONS = "sessions"
+    """Terminals, programs in the background, input and output as they come."""
+    SNAPSHOTS = "snapshots"
+
+
+NO_NETWORK = Network()
 
 
 class Outcome(StrEnum):
@@ -43,6 +52,8 @@ class Outcome(StrEnum):
     """Not everything was tried, or what happened cannot be told."""
     NOT_ENFORCED = "not enforced here"
     """The provider says itself that it cannot hold the limit on this machine; nothing was run."""
+    NOT_TRIED = "not tried here"
+    """The provider lacks what the case tries, or what the suite needs to try it."""
     KNOWN = "open, as documented"
     """It worked, and docs/security.md says that it does. Never green."""
 
@@ -65,6 +76,17 @@ class Language(StrEnum):
     """No source: `arguments` is the command."""
 
 
+class Stays(StrEnum):
+    """How long a program is there."""
+
+    TO_ITS_END = "to its end"
+    """The next one is run after it."""
+    BESIDE = "beside"
+    """Beside all that is run and asked after it; killed by the host then."""
+    UNTIL_KILLED = "until killed"
+    """Beside those after it but the last, before which the host kills it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """One hostile program, and how the host runs it."""
@@ -78,6 +100,11 @@ class Program:
     cwd: str = "/workspace"
     output_bytes_max: int | None = None
     """None is the provider's own default."""
+    stays: Stays = Stays.TO_ITS_END
+    terminal: bool = False
+    """Runs on a terminal of its own."""
+    fed_bytes: int = 0
+    """The host writes as much to its standard input while it runs, or types it."""
 
 
 class FileOperation(StrEnum):
@@ -90,6 +117,14 @@ class FileOperation(StrEnum):
     """What the sandbox changed; the path is of no effect."""
     FORK = "fork"
     """Reads the path in a fork of a snapshot."""
+    DOWNLOAD = "download"
+    """Fetches the tree below the path, and reads what arrived on the host."""
+    UPLOAD = "upload"
+    """Puts a small tree, `UPLOADED`, below the path."""
+
+
+UPLOADED = "b/secret"
+"""The one file of the tree that is put into sandboxes; it is named as the host's secret is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +135,8 @@ class FileRequest:
     path: str
     content: bytes = b""
     times: int = 1
+    after_s: float = 0.0
+    """A pause before it, so that what goes on can be seen to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +149,8 @@ class FileReply:
     error: str = ""
     """The type of the error; empty when it was answered."""
     elapsed_s: float
+    grown_bytes: int = 0
+    """By how much the machine's memory for files and sharing grew meanwhile, at the most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +193,24 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Beyond:
+    """What of a sandbox with a way out came to the far side of its proxy, as that side saw it."""
+
+    asked: tuple[str, ...] = ()
+    """Names that the suite's resolver was asked for."""
+    arrived: tuple[bytes, ...] = ()
+    """What the suite's server was sent, by connection."""
+    flooded_bytes: int = 0
+    """What that server could send at the most to somebody who reads nothing."""
+    let_out: tuple[str, ...] = ()
+    """`host:port` of each connection that the sandbox's own record says was allowed."""
+    denied: int = 0
+    """How many it says were not."""
+    by_neighbour: int = 0
+    """How many of either the neighbour's own record tells of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """All that a judge may look at."""
 
@@ -164,6 +221,11 @@ class Observed:
     """What the runs of a kept interpreter printed."""
     witness: ExecResult | None = None
     """What the neighbour said after the attack, when the case asks it something."""
+    forked: tuple[ExecResult | NotRun, ...] = ()
+    """The results of the case's program in each fork."""
+    fed_bytes: int = 0
+    """How much of a program's input was taken from the host before it ended."""
+    beyond: Beyond = Beyond()
     survived: bool = True
     """Whether the attacked sandbox answers after everything in it was killed."""
     limits: Limits
@@ -198,11 +260,18 @@ class Case:
     """Runs in the neighbour before the attack; it may leave something running."""
     witness: Program | None = None
     """Runs in the neighbour after the attack."""
+    in_forks: Program | None = None
+    """Runs in each of two forks of a snapshot, which is made after the programs and requests."""
     limits: Limits = SMALL
+    network: Network = NO_NETWORK
+    """Of the attacked sandbox; `{far}` in its rules becomes the port of the suite's server."""
+    neighbour_network: Network = NO_NETWORK
+    """The same of the neighbour."""
     needs: frozenset[Limit] = frozenset()
     """Limits that must be held for the sandbox as a whole, not only for each process."""
     writable: bool = False
-    """Its sandbox may change the image's own files, where the provider has such sandboxes."""
+    """Its sandbox and the neighbour's may change the image's own files, where the provider has
+    such sandboxes."""
     ends_sandbox: bool = False
     """Its sandbox may be lost, as the program's own doing."""
     known: str = ""
@@ -213,11 +282,33 @@ class Case:
     """Takes over a quarter of a second."""
 
     @property
-    def spec(self) -> SandboxSpec:
+    def reaches_out(self) -> bool:
+        """Whether it needs the suite's own server and resolver on the far side of a proxy."""
+        ways = {self.network.mode, self.neighbour_network.mode}
+        return bool(ways & {NetworkMode.ALLOW, NetworkMode.OPEN})
+
+    def spec(self, far_port: int) -> SandboxSpec:
         """What its sandbox is made from. What is not enforced here is told, and not refused."""
         return SandboxSpec(
-            limits=self.limits, allow_unenforced=frozenset(Limit), writable=self.writable
+            limits=self.limits,
+            allow_unenforced=frozenset(Limit),
+            writable=self.writable,
+            network=_with_port(self.network, far_port),
         )
+
+    def neighbour_spec(self, far_port: int) -> SandboxSpec:
+        """What the neighbour is made from."""
+        return SandboxSpec(
+            limits=SMALL,
+            allow_unenforced=frozenset(Limit),
+            writable=self.writable,
+            network=_with_port(self.neighbour_network, far_port),
+        )
+
+
+def _with_port(network: Network, far_port: int) -> Network:
+    allow = tuple(rule.replace("{far}", str(far_port)) for rule in network.allow)
+    return replace(network, allow=allow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

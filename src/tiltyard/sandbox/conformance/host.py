@@ -27,7 +27,12 @@ SETTINGS = (
     *("fs/suid_dumpable", "fs/protected_symlinks", "net/ipv4/ip_forward"),
 )
 """Of /proc/sys: those that hostile programs reach for."""
-SENTINELS = ("/usr/bin/env", "/usr/bin", "/bin/sh", "/etc/passwd", "/etc", "/usr", "/dev/null")
+SENTINELS = (
+    *("/usr/bin/env", "/usr/bin", "/bin/sh", "/bin/cat", "/bin/sleep", "/etc/passwd", "/etc"),
+    *("/usr", "/dev/null"),
+)
+PREFIX = "tiltyard-conformance-"
+"""Of directories that the suite makes on the host."""
 CLOCK_STEP_S = 30.0
 """More than a time service slews while a case runs."""
 SETTLE_TRIES_MAX = 500
@@ -54,7 +59,7 @@ class Host:
     """Doors and marks of the host's own. Use with `async with`."""
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="tiltyard-conformance-")
+        self._directory = tempfile.TemporaryDirectory(prefix=PREFIX)
         self.secret_path = Path(self._directory.name) / "secret"
         self._secret = secrets.token_hex(16)
         self.knocks = 0
@@ -201,6 +206,15 @@ def tasks_below(pid: int) -> int:
         with suppress(OSError):
             count += len(list(Path(f"/proc/{each}/task").iterdir()))
     return count
+
+
+def shared_memory_bytes() -> int:
+    """What the machine holds in memory file systems and shared memory, everybody's together."""
+    for line in _text(Path("/proc/meminfo")).splitlines():
+        name, _, value = line.partition(":")
+        if name == "Shmem":
+            return int(value.split()[0]) * 1024
+    return 0
 
 
 def _new(before: Reading, after: Reading) -> list[int]:

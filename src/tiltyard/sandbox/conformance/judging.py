@@ -127,6 +127,10 @@ def _everything_read(observed: Observed) -> Iterator[str]:
         yield each.stdout.text
         yield each.stderr.text
     yield from observed.answers
+    for forked in observed.forked:
+        if isinstance(forked, ExecResult):
+            yield forked.stdout.text
+            yield forked.stderr.text
     for reply in observed.replies:
         yield reply.content.decode("utf-8", "replace")
 
@@ -154,7 +158,7 @@ def refuses_all(
             if killed and each.signal in FATAL_SIGNALS:
                 return contained(f"killed by signal {each.signal} for trying")
         if evidence.ends < len(observed.results) + len(observed.answers) or not evidence.ends:
-            return inconclusive(f"not everything was tried: {_ends(observed)}")
+            return inconclusive(f"not everything was tried: {ends_of(observed)}")
         if not evidence.refused and not evidence.worked:
             return inconclusive("nothing was tried")
         return contained(f"{len(evidence.refused)} attempts refused")
@@ -167,7 +171,7 @@ def nothing_worked(observed: Observed) -> Finding:
     worked = said(observed).worked
     if worked:
         return escaped("; ".join(f"{name}: {what}" for name, what in worked.items()))
-    return contained(f"nothing worked: {_ends(observed)}")
+    return contained(f"nothing worked: {ends_of(observed)}")
 
 
 def ends_with(*reasons: Reason) -> Judge:
@@ -181,7 +185,7 @@ def ends_with(*reasons: Reason) -> Judge:
                 return inconclusive(f"not started: {each.detail}")
             if each.reason not in reasons:
                 return escaped(f"it ended with {each.reason}, not {' or '.join(reasons)}")
-        return contained(_ends(observed))
+        return contained(ends_of(observed))
 
     return judge
 
@@ -194,7 +198,7 @@ def succeeds() -> Judge:
         if evidence.worked:
             return escaped("; ".join(f"{name}: {what}" for name, what in evidence.worked.items()))
         if evidence.ends < len(observed.results) + len(observed.answers):
-            return inconclusive(f"it did not come to its end: {_ends(observed)}")
+            return inconclusive(f"it did not come to its end: {ends_of(observed)}")
         return contained("it went on as it should")
 
     return judge
@@ -206,7 +210,7 @@ def fact_within(name: str, bound: Callable[[Limits], float]) -> Judge:
     def judge(observed: Observed) -> Finding:
         value = said(observed).facts.get(name)
         if value is None:
-            return inconclusive(f"no word of {name}: {_ends(observed)}")
+            return inconclusive(f"no word of {name}: {ends_of(observed)}")
         most = bound(observed.limits)
         if float(value) > most:
             return escaped(f"{name} reached {value}, over {most:.0f}")
@@ -222,7 +226,7 @@ def memory_within(observed: Observed) -> Finding:
     taken = float(said(observed).facts.get("taken", 0))
     if max(peak, taken) > most + 4 * MIB:
         return escaped(f"{max(peak, taken) / MIB:.0f} MiB were taken, over {most / MIB:.0f}")
-    return contained(f"held at {peak / MIB:.0f} of {most / MIB:.0f} MiB: {_ends(observed)}")
+    return contained(f"held at {peak / MIB:.0f} of {most / MIB:.0f} MiB: {ends_of(observed)}")
 
 
 def tasks_within(observed: Observed) -> Finding:
@@ -256,9 +260,7 @@ def answered(
 
     def judge(observed: Observed) -> Finding:
         if not observed.replies:
-            return inconclusive(f"nothing was asked: {_ends(observed)}")
-        if any(reply.error == "NotOffered" for reply in observed.replies):
-            return inconclusive("the provider has not what the case asks for")
+            return inconclusive(f"nothing was asked: {ends_of(observed)}")
         for reply in observed.replies:
             problem = _problem_of(reply, may, errors)
             if problem:
@@ -305,7 +307,8 @@ def _problem_of(reply: FileReply, may: Collection[str], errors: Collection[str])
     return ""
 
 
-def _ends(observed: Observed) -> str:
+def ends_of(observed: Observed) -> str:
+    """How each program ended, in a few words."""
     words = [
         f"{each.error}: {each.message}" if isinstance(each, NotRun) else _end_of(each)
         for each in observed.results

@@ -9,17 +9,12 @@ as an outage is called harm: a busy machine is slow without anybody's fault.
 import asyncio
 import os
 import secrets
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol, runtime_checkable
 
-from tiltyard.core.changes import FileChange
 from tiltyard.core.errors import SandboxError
-from tiltyard.core.execution import Enforcement, ExecResult, Limit, SandboxSpec
-from tiltyard.core.files import Entry
-from tiltyard.sandbox.conformance.case import SMALL
+from tiltyard.core.execution import ExecResult, SandboxSpec
+from tiltyard.sandbox.conformance.boxes import Box, Maker
 from tiltyard.sandbox.conformance.host import tasks_below
-from tiltyard.sandbox.snapshots import Snapshot
 
 OUTAGE_S = 25.0
 BEAT_RETRY_S = 0.02
@@ -28,64 +23,15 @@ NEWCOMER_EVERY = 4
 """Pulses for each newcomer."""
 COUNTING = "i=0; while :; do i=$((i+1)); echo $i > beat; sleep 0.05; done"
 COUNTING_TIMEOUT_S = 3600.0
-SPEC = SandboxSpec(limits=SMALL, allow_unenforced=frozenset(Limit))
-
-
-class Box(Protocol):
-    """What the suite needs of a sandbox. `tiltyard.sandbox.supervised.Sandbox` is one."""
-
-    @property
-    def alive(self) -> bool: ...
-
-    async def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float = ...,
-        cpu_s: int = ...,
-        stdin: bytes = ...,
-        cwd: str = ...,
-        env: Mapping[str, str] | None = ...,
-        output_bytes_max: int = ...,
-    ) -> ExecResult: ...
-
-    async def write(self, path: str, data: bytes | str, /) -> None: ...
-
-    async def read(self, path: str, /) -> bytes: ...
-
-    async def list(self, path: str = ..., /) -> tuple[Entry, ...]: ...
-
-    async def kill(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-@runtime_checkable
-class Freezable(Box, Protocol):
-    """A sandbox that can be frozen and compared, where a provider has such."""
-
-    async def snapshot(self) -> Snapshot: ...
-
-    async def diff(self) -> tuple[FileChange, ...]: ...
-
-
-class Maker(Protocol):
-    """What the suite needs of a provider."""
-
-    @property
-    def enforced(self) -> Mapping[Limit, Enforcement]: ...
-
-    @property
-    def isolation(self) -> str: ...
-
-    async def create(self, spec: SandboxSpec, /) -> Box: ...
 
 
 class Neighbour:
     """One sandbox that minds its own business."""
 
-    def __init__(self, maker: Maker, box: Box) -> None:
+    def __init__(self, maker: Maker, box: Box, spec: SandboxSpec) -> None:
+        """`spec` is what `box` was made from, and newcomers are."""
         self._maker = maker
+        self._spec = spec
         self.box = box
         self.secret = secrets.token_hex(16)
         self.harm: list[str] = []
@@ -165,7 +111,7 @@ class Neighbour:
 
     async def _newcomer(self) -> None:
         """Others can still be made. A refusal is an error of `_look`'s."""
-        box = await self._maker.create(SPEC)
+        box = await self._maker.create(self._spec)
         try:
             done = await box.run(["sh", "-c", "echo here"], timeout_s=OUTAGE_S)
             if done.stdout.text != "here\n":

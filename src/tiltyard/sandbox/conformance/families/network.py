@@ -1,8 +1,7 @@
 """The network, which a sandbox does not have: doors of the host, of the neighbour, of the world.
 
 The host counts who knocks at its own doors (`host.py`), whatever a program says. Cases about the
-egress proxy (names that are tunnelled, spoofed or rebound) come with the proxy, in a module of
-their own beside this one.
+egress proxy, for sandboxes that have a way out, are in `egress.py`.
 """
 
 from tiltyard.core.execution import Reason

@@ -38,6 +38,7 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "io_uring_setup": (425, 425),
     "ioperm": (173, 999),
     "iopl": (172, 999),
+    "ioctl": (16, 29),
     "ioprio_set": (251, 30),
     "kcmp": (312, 272),
     "kexec_file_load": (320, 294),
