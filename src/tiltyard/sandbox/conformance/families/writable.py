@@ -46,7 +46,7 @@ for top, names, files in os.walk("/", followlinks=False):
 fact("files looked at", seen)
 claim("Tiltyard's own files", bool(found), found[:3])
 attempt("the host's secret", lambda: first_bytes(os.environ["HOST_SECRET_PATH"]))
-for path in ("/etc/shadow", "/root/.ssh/id_rsa", "/etc/machine-id", "/var/log/syslog",
+for path in ("/etc/shadow", "/etc/gshadow", "/etc/machine-id", "/var/log/syslog",
              "/boot/vmlinuz"):
     attempt(path, lambda: first_bytes(path))
 def covers():
