@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check bench soak fuzz asan clean lint system peers fuzzers
+.PHONY: help demo test test-user check bench soak fuzz asan clean lint system peers fuzzers
 
 # What a user may set: make demo DEMO_ARGS="--seed 7", make test PYTEST_ARGS="-x", make soak SOAK_S=60,
 # make fuzz FUZZ_S=3600
@@ -27,8 +27,11 @@ help:  ## list the targets
 demo: $(INSTALLED)  ## watch a model get better at repairing code (about 12 minutes)
 	.venv/bin/tiltyard demo $(DEMO_ARGS)
 
-test: peers fuzzers $(INSTALLED) lint  ## run every check and every test, then the sandbox tests as an ordinary user
+test: peers fuzzers $(INSTALLED) lint  ## run every check and every test, then the quick ones of the sandbox as an ordinary user
 	$(PY) -m pytest $(PYTEST_ARGS)
+	scripts/test-as-user -m "sandbox and not slow" $(PYTEST_ARGS)
+
+test-user: $(INSTALLED)  ## every sandbox test, the slow ones too, as an ordinary user
 	scripts/test-as-user $(PYTEST_ARGS)
 
 check: $(INSTALLED) lint  ## lint, types, contracts and the fast tests
