@@ -7,7 +7,7 @@ once is bounded; who comes later waits in line, and the line is bounded too.
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -189,20 +189,11 @@ class Pool:
                 making.extend(group.create_task(self.acquire(snapshot.spec)) for _ in range(count))
         except BaseException as error:
             made = [task.result() for task in making if task.done() and not _failed(task)]
-            await asyncio.shield(self._release_all(made))
+            await asyncio.shield(_close_all(made, close=self.release))
             if isinstance(error, BaseExceptionGroup):
                 raise error.exceptions[0] from None
             raise
         return [task.result() for task in making]
-
-    async def _release_all(self, sandboxes: list[Sandbox]) -> None:
-        for sandbox in sandboxes:
-            sandbox.destroy()
-        for sandbox in sandboxes:
-            try:
-                await self.release(sandbox)
-            except SandboxError as error:
-                _log.error("sandbox_close_failed", sandbox_id=sandbox.id, error=str(error))
 
     def forget(self, spec: SandboxSpec) -> None:
         """Destroys what is kept warm for a spec that will not be asked for again."""
@@ -343,12 +334,14 @@ def _failed(task: "asyncio.Task[Sandbox]") -> bool:
     return task.cancelled() or task.exception() is not None
 
 
-async def _close_all(sandboxes: list[Sandbox]) -> None:
+async def _close_all(
+    sandboxes: list[Sandbox], *, close: Callable[[Sandbox], Awaitable[None]] = Sandbox.close
+) -> None:
     for sandbox in sandboxes:
         sandbox.destroy()
     for sandbox in sandboxes:
         try:
-            await sandbox.close()
+            await close(sandbox)
         except SandboxError as error:
             # It is killed, and its provider goes on removing it; there is nobody here to tell.
             _log.error("sandbox_close_failed", sandbox_id=sandbox.id, error=str(error))
