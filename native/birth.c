@@ -45,14 +45,9 @@ static pid_t clone_as(uint32_t owner, struct clone_args *arguments) {
   return pid;
 }
 
-/* `furnished`: the spare network was set up for this one, so no other will do. */
-static pid_t clone_child(const struct cgroup_entry *entry, bool furnished, uint32_t first_id,
+static pid_t clone_child(const struct cgroup_entry *entry, struct spare *spare, uint32_t first_id,
                          int *pidfd) {
-  bool spare = spare_enter(); /* without one the sandbox makes its own */
-  if (furnished && !spare) {
-    spare_drop();
-    return -1;
-  }
+  if (spare && !spare_enter(spare)) return -1;
   struct clone_args arguments = {
       .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
                (spare ? 0 : CLONE_NEWNET),
@@ -65,6 +60,13 @@ static pid_t clone_child(const struct cgroup_entry *entry, bool furnished, uint3
   pid_t pid = clone_as(first_id, &arguments);
   if (pid != 0 && spare) spare_leave();
   return pid;
+}
+
+/* Without a network namespace that lies ready the sandbox makes its own, unless it is to be set up. */
+static const char *take_network(struct owned *owned, struct network *network) {
+  owned->spare = spare_take();
+  if (network->mode == NETWORK_NONE) return NULL;
+  return owned->spare ? spare_furnish(owned->spare, network) : "unshare(network)";
 }
 
 const char *birth(struct owned *owned, struct network *network, int fds[2]) {
@@ -81,14 +83,15 @@ const char *birth(struct owned *owned, struct network *network, int fds[2]) {
   fflush(NULL);
   struct cgroup_entry entry;
   const char *failed = owned_open_entry(owned, &entry);
-  if (!failed) failed = spare_furnish(network);
-  pid_t pid = failed ? -1 : clone_child(&entry, network->mode != NETWORK_NONE, rootfs->first_id, &fds[1]);
+  if (!failed) failed = take_network(owned, network);
+  pid_t pid = failed ? -1 : clone_child(&entry, owned->spare, rootfs->first_id, &fds[1]);
   if (pid == 0) {
     close(go[1]);
     struct child child = {.control = sockets[1], .go = go[0], .has_network = network->mode != NETWORK_NONE};
     child_run(rootfs, &entry, child);
   }
   int error = errno;
+  owned->spare = spare_kept(owned->spare);
   entry_close(&entry);
   close(sockets[1]);
   close(go[0]);

@@ -36,13 +36,31 @@ static int tree_count;
 static uint32_t made;
 static bool count_sockets;
 
+struct group_entry group_none(void) {
+  struct group_entry entry = {.number = 0};
+  for (int i = 0; i < GROUP_TREES_MAX; i++) entry.tasks[i] = -1;
+  return entry;
+}
+
+/* Out of the way of the programs' own. */
+static int take(int fd) {
+  int kept = fcntl(fd, F_DUPFD_CLOEXEC, 10);
+  close(fd);
+  return kept;
+}
+
 void groups_set_up(int first, int count, bool has_network) {
   count_sockets = has_network;
-  for (int i = 0; i < count && i < GROUP_TREES_MAX; i++) {
-    int kept = fcntl(first + i, F_DUPFD_CLOEXEC, 10);
-    close(first + i);
-    if (kept >= 0) trees[tree_count++] = kept;
+  struct group_entry entry = group_none();
+  entry.number = 1;
+  for (int i = 0; i < count; i++) {
+    trees[i] = take(first + i);
+    entry.tasks[i] = take(first + count + i);
+    if (trees[i] < 0 || entry.tasks[i] < 0) return; /* the sandbox's own readings are all there is */
   }
+  if (count == 0) return;
+  tree_count = count;
+  groups[made++] = (struct group){.entry = entry};
 }
 
 static const char *name_of(uint32_t number, const char *file) {
@@ -70,12 +88,6 @@ static void limit_sockets(int tree, uint32_t number) {
   close(fd);
 }
 
-struct group_entry group_none(void) {
-  struct group_entry entry = {.number = 0};
-  for (int i = 0; i < GROUP_TREES_MAX; i++) entry.tasks[i] = -1;
-  return entry;
-}
-
 static struct group *make(void) {
   if (!tree_count || made == GROUPS_MAX) return NULL;
   struct group_entry entry = group_none();
@@ -90,10 +102,6 @@ static struct group *make(void) {
   }
   groups[made] = (struct group){.entry = entry};
   return &groups[made++];
-}
-
-void groups_make_ready(void) {
-  if (made == 0) make();
 }
 
 struct group_entry group_use(void) {

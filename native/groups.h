@@ -5,17 +5,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GROUP_TREES_MAX 4
+#define GROUP_TREES_MAX 2 /* memory and CPU time, where they are counted apart */
 
 struct group_entry {
   uint32_t number; /* 0: there is no group */
   int tasks[GROUP_TREES_MAX]; /* -1 behind the last; they stay the group's */
 };
 
-/* Takes `count` descriptors, from `first` on, of the sandbox's own directories; none is no error. */
+/* Takes descriptors, from `first` on: of the sandbox's own directories, `count` of them, and then of as
+ * many files by which a thread enters the first group, which is there already. None is no error. */
 void groups_set_up(int first, int count, bool has_network);
-/* Makes the first one while there is nothing else to do. */
-void groups_make_ready(void);
 struct group_entry group_none(void);
 /* An empty group with what a child needs to enter it. Number 0 when none can be made: then the
  * sandbox's own readings are all there is. */

@@ -133,7 +133,6 @@ void init_run(struct given given) {
   put_u32(&hello, PROTOCOL_VERSION);
   outbox_frame(&outbox, FRAME_HELLO, 0, 0, hello.bytes, hello.length);
   outbox_flush(&outbox, control);
-  if (!given.for_zygotes) groups_make_ready();
   serve(signals);
   _exit(0);
 }

@@ -195,8 +195,10 @@ static bool serve_request(void) {
   return true;
 }
 
-static void tell_gone(const char *id, uint32_t oom_kills) {
-  reply(REPLY_GONE, (struct text){id, (uint32_t)strlen(id)}, (int)oom_kills, "", NULL, 0);
+/* With how many of its processes were killed for want of memory: the host cannot read that any more. */
+static void tell_gone(const struct owned *owned, bool kept) {
+  struct text id = {owned->id, (uint32_t)strlen(owned->id)};
+  reply(REPLY_GONE, id, (int)owned->oom_kills, kept ? "kept" : "", NULL, 0);
 }
 
 /* Goes on as a sealed copy in memory: a sandbox's first process is a fork of this one, and no program

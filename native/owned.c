@@ -1,5 +1,8 @@
 /* See owned.h. Which directories and which limits, for cgroup v1, v2 or both, is the host's decision;
- * here they are only made, filled and removed. */
+ * here they are only made, filled and removed. Making and removing them costs a fifth of a sandbox, so
+ * where the host asks for it those that a dead one left empty stay, with their limits, for another
+ * (docs/decisions/0015). Their counters then count on: what is read of them is compared with what was
+ * read before, and a count of out-of-memory kills that is not 0 is nobody else's. */
 #include "owned.h"
 
 #include <dirent.h>
@@ -20,6 +23,7 @@
 #include "stage.h"
 
 #define SETTINGS_MAX 64
+#define FIRST_GROUP "e1" /* of the executions; the supervisor makes others when it needs them (groups.c) */
 #define RETRY_MS 2
 #define LAST_TRIES 2000
 
@@ -43,17 +47,25 @@ const char *owned_set_up(char **cgroups) {
   return NULL;
 }
 
+static void close_layer(struct owned *owned) {
+  if (owned->rootfs.layer >= 0) close(owned->rootfs.layer);
+  owned->rootfs.layer = -1;
+}
+
 static void forget(struct owned *owned) {
   for (struct owned **at = &all; *at; at = &(*at)->next) {
     if (*at != owned) continue;
     *at = owned->next;
     break;
   }
-  if (owned->rootfs.layer >= 0) close(owned->rootfs.layer);
+  close_layer(owned);
   snapshot_unuse(owned->rootfs.snapshot);
+  spare_give_back(owned->spare);
   free_strings(owned->cgroups);
   free_strings(owned->grouped);
   free(owned->oom_file);
+  free(owned->pids_file);
+  free(owned->memory_file);
   free(owned);
 }
 
@@ -64,12 +76,16 @@ struct owned *owned_add(struct text id, struct fields *fields) {
   memcpy(owned->id, id.bytes, id.length);
   owned->rootfs.layer = -1;
   owned->deadline_us = now_us() + (uint64_t)field_u32(fields) * 1000000u;
+  owned->there = field_u32(fields);
+  owned->residue_bytes = field_u64(fields);
   owned->oom_file = text_copy(field_text(fields));
+  owned->pids_file = text_copy(field_text(fields));
+  owned->memory_file = text_copy(field_text(fields));
   owned->cgroups = field_strings(fields, CGROUPS_MAX);
   owned->grouped = field_strings(fields, GROUP_TREES_MAX);
   owned->next = all;
   all = owned;
-  if (fields->bad || !owned->oom_file) {
+  if (fields->bad || !owned->oom_file || !owned->pids_file || !owned->memory_file) {
     forget(owned);
     errno = EINVAL;
     return NULL;
@@ -83,18 +99,70 @@ struct owned *owned_find(struct text id) {
   return NULL;
 }
 
+/* What is done to each directory below one; the sandbox's programs have none of them in sight. */
+static void each_below(const char *path, void (*visit)(const char *below, void *context), void *context) {
+  DIR *names = opendir(path);
+  char below[STAGED_PATH_BYTES];
+  for (struct dirent *name; names && (name = readdir(names));) {
+    if (name->d_type != DT_DIR || name->d_name[0] == '.') continue;
+    snprintf(below, sizeof below, "%s/%s", path, name->d_name);
+    visit(below, context);
+  }
+  if (names) closedir(names);
+}
+
+static void remove_below(const char *path, void *context);
+
+/* True when it is gone, and whatever was below it. */
+static bool remove_directory(const char *path) {
+  if (!rmdir(path) || errno == ENOENT) return true;
+  each_below(path, remove_below, NULL);
+  return !rmdir(path) || errno == ENOENT;
+}
+
+static void remove_below(const char *path, void *context) {
+  (void)context;
+  remove_directory(path);
+}
+
+static void remove_later_group(const char *path, void *context) {
+  (void)context;
+  if (strcmp(strrchr(path, '/') + 1, FIRST_GROUP)) remove_directory(path);
+}
+
+/* True when none of the directories is left. */
+static bool remove_cgroups(char **cgroups) {
+  bool left = false;
+  for (char **each = cgroups; each && *each; each++)
+    if (!remove_directory(*each)) left = true;
+  return !left;
+}
+
+static const char *make_directories(const struct owned *owned) {
+  char first[STAGED_PATH_BYTES];
+  for (char **each = owned->cgroups; *each; each++)
+    if (mkdir(*each, 0755)) return "mkdir(cgroup)";
+  for (char **each = owned->grouped; *each; each++) {
+    snprintf(first, sizeof first, "%s/" FIRST_GROUP, *each);
+    if (mkdir(first, 0755)) return "mkdir(cgroup)";
+  }
+  return NULL;
+}
+
 const char *owned_make_cgroups(struct owned *owned, struct fields *fields) {
+  char **unused = field_strings(fields, SETTINGS_MAX);
   char **paths = field_strings(fields, SETTINGS_MAX), **values = field_strings(fields, SETTINGS_MAX);
   const char *failed = NULL;
   if (fields->bad) {
     errno = EINVAL;
     failed = "cgroup request";
   }
-  for (char **each = owned->cgroups; !failed && *each; each++)
-    if (mkdir(*each, 0755)) failed = "mkdir(cgroup)";
+  if (!failed) remove_cgroups(unused); /* what stays is removed at the launcher's end */
+  if (!failed && !owned->there) failed = make_directories(owned);
   for (int i = 0; !failed && paths[i] && values[i]; i++)
     if (write_to(paths[i], values[i])) failed = "write(cgroup limit)";
   int error = errno;
+  free_strings(unused);
   free_strings(paths);
   free_strings(values);
   errno = error;
@@ -104,11 +172,15 @@ const char *owned_make_cgroups(struct owned *owned, struct fields *fields) {
 /* The directories become the sandbox's root's, the files in them do not. */
 static const char *open_groups(const struct owned *owned, struct cgroup_entry *entry) {
   uint32_t root = owned->rootfs.first_id;
+  char first[STAGED_PATH_BYTES];
   for (char **each = owned->grouped; *each; each++) {
     if (root && chown(*each, root, root)) return "chown(cgroup)";
+    snprintf(first, sizeof first, "%s/" FIRST_GROUP "/tasks", *each);
     int fd = open(*each, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return "open(cgroup)";
-    entry->group[entry->groups++] = fd;
+    int tasks = fd < 0 ? -1 : open(first, O_WRONLY | O_CLOEXEC);
+    entry->group[entry->groups] = fd;
+    entry->first[entry->groups++] = tasks;
+    if (tasks < 0) return "open(cgroup)";
   }
   return NULL;
 }
@@ -140,37 +212,12 @@ const char *entry_take(const struct cgroup_entry *entry) {
 
 void entry_close(struct cgroup_entry *entry) {
   for (int i = 0; i < entry->count; i++) close(entry->tasks[i]);
-  for (int i = 0; i < entry->groups; i++) close(entry->group[i]);
+  for (int i = 0; i < entry->groups; i++) {
+    if (entry->group[i] >= 0) close(entry->group[i]);
+    if (entry->first[i] >= 0) close(entry->first[i]);
+  }
   if (entry->into >= 0) close(entry->into);
   *entry = (struct cgroup_entry){.count = 0, .into = -1};
-}
-
-/* What is done to each directory below one; the sandbox's programs have none of them in sight. */
-static void each_below(const char *path, void (*visit)(const char *below, void *context), void *context) {
-  DIR *names = opendir(path);
-  char below[STAGED_PATH_BYTES];
-  for (struct dirent *name; names && (name = readdir(names));) {
-    if (name->d_type != DT_DIR || name->d_name[0] == '.') continue;
-    snprintf(below, sizeof below, "%s/%s", path, name->d_name);
-    visit(below, context);
-  }
-  if (names) closedir(names);
-}
-
-static void remove_group(const char *path, void *context) {
-  (void)context;
-  rmdir(path);
-}
-
-/* True when none of the directories is left. */
-static bool remove_cgroups(char **cgroups) {
-  bool left = false;
-  for (char **each = cgroups; each && *each; each++) {
-    if (!rmdir(*each) || errno == ENOENT) continue;
-    each_below(*each, remove_group, NULL);
-    if (rmdir(*each) && errno != ENOENT) left = true;
-  }
-  return !left;
 }
 
 void owned_give_up(struct owned *owned) { owned->reaped = owned->unheard = true; }
@@ -198,6 +245,12 @@ static void add_oom_kills(const char *below, void *context) {
   *(uint32_t *)context += oom_kills_in(file);
 }
 
+/* Whether executions had more groups below it than the first. */
+static bool has_later_groups(const char *directory) {
+  struct stat about;
+  return stat(directory, &about) || about.st_nlink > 3;
+}
+
 /* Kept when the file has gone: a reading never becomes less true. v1 counts a kill only in the group of
  * whom it met. */
 static void read_oom_kills(struct owned *owned) {
@@ -208,9 +261,37 @@ static void read_oom_kills(struct owned *owned) {
   uint32_t kills = oom_kills_in(owned->oom_file);
   if (name) {
     *name = 0;
-    each_below(directory, add_oom_kills, &kills);
+    if (has_later_groups(directory)) {
+      each_below(directory, add_oom_kills, &kills);
+    } else {
+      strcpy(name, "/" FIRST_GROUP);
+      add_oom_kills(directory, &kills);
+    }
   }
   if (kills > owned->oom_kills) owned->oom_kills = kills;
+}
+
+/* -1 when it cannot be read. */
+static int64_t number_in(const char *file) {
+  char text[32];
+  int fd = open(file, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  ssize_t got = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (got <= 0) return -1;
+  text[got] = 0;
+  return (int64_t)strtoull(text, NULL, 10);
+}
+
+/* Whether its cgroups are as good as new, and wanted. */
+static bool keeps_cgroups(const struct owned *owned) {
+  if (!owned->residue_bytes || owned->unheard || owned->oom_kills) return false;
+  if (number_in(owned->pids_file) != 0) return false;
+  int64_t held = number_in(owned->memory_file);
+  if (held < 0 || (uint64_t)held > owned->residue_bytes) return false;
+  for (char **each = owned->grouped; *each; each++)
+    if (has_later_groups(*each)) each_below(*each, remove_later_group, NULL);
+  return true;
 }
 
 static bool mark_reaped(pid_t pid) {
@@ -237,7 +318,7 @@ static int keep_deadlines(void) {
   return !next ? -1 : ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
-int owned_sweep(void (*gone)(const char *id, uint32_t oom_kills), void (*other)(pid_t pid, int status)) {
+int owned_sweep(void (*gone)(const struct owned *owned, bool kept), void (*other)(pid_t pid, int status)) {
   pid_t pid;
   int again = keep_deadlines(), status;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
@@ -246,20 +327,22 @@ int owned_sweep(void (*gone)(const char *id, uint32_t oom_kills), void (*other)(
     next = each->next;
     if (!each->reaped) continue;
     read_oom_kills(each);
+    close_layer(each); /* what was written is charged to the cgroups until then */
+    bool kept = keeps_cgroups(each);
     /* The kernel lets go of a cgroup a moment after the last process is reaped. */
-    if (!remove_cgroups(each->cgroups)) {
+    if (!kept && !remove_cgroups(each->cgroups)) {
       again = RETRY_MS;
       continue;
     }
-    if (!each->unheard) gone(each->id, each->oom_kills);
+    if (!each->unheard) gone(each, kept);
     forget(each);
   }
   return again;
 }
 
-static void say_nothing(const char *id, uint32_t oom_kills) {
-  (void)id;
-  (void)oom_kills;
+static void say_nothing(const struct owned *owned, bool kept) {
+  (void)owned;
+  (void)kept;
 }
 
 static void ignore(pid_t pid, int status) {

@@ -14,6 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 static void enter(void) {
   seam_nothing_at(SCORE);
   seam_nothing_at(GROUPS);
+  seam_nothing_at(GROUPS + 1);
   bool for_zygotes = seam_choice(2), has_network = seam_choice(2);
   init_run((struct given){.control = CONNECTION, .score = SCORE, .first_group = GROUPS,
                           .groups = (int)seam_choice(2), .for_zygotes = for_zygotes,

@@ -122,7 +122,7 @@ def test_a_table_without_cgroups_finds_none(text: str) -> None:
 
 
 def planned(tree: Hierarchy, *, swap: bool, networked: bool = False) -> dict[str, str]:
-    made = plan([tree], owner="owner", sandbox="s1", limits=LIMITS, swap=swap, networked=networked)
+    made = plan([tree], owner="owner", name="s1", limits=LIMITS, swap=swap, networked=networked)
     assert made.directories == (str(tree.base / "owner" / "s1"),)
     return {path.removeprefix(f"{made.directories[0]}/"): value for path, value in made.settings}
 
@@ -171,7 +171,7 @@ def counters(base: Path, version: int, files: dict[str, str]) -> Usage:
     at.mkdir(parents=True)
     for name, content in files.items():
         (at / name).write_text(content)
-    found = readings([tree], owner="owner", sandbox="s1")
+    found = readings([tree], owner="owner", name="s1")
     return read_once(found)
 
 
@@ -216,7 +216,7 @@ def test_readings_of_v2(tmp_path: Path) -> None:
 def test_readings_of_what_has_gone(tmp_path: Path) -> None:
     used = counters(tmp_path, 1, {})
     assert (used.cpu_s, used.memory_peak_bytes, used.oom_kills) == (None, None, 0)
-    nothing = read_once(readings([], owner="o", sandbox="s"), reset_peak=True)
+    nothing = read_once(readings([], owner="o", name="s"), reset_peak=True)
     assert nothing.cpu_s is nothing.memory_peak_bytes is None
 
 
@@ -225,7 +225,7 @@ def test_the_peak_starts_anew_where_the_kernel_lets_it(tmp_path: Path) -> None:
     peak = tmp_path / "o" / "s" / "memory.max_usage_in_bytes"
     peak.parent.mkdir(parents=True)
     peak.write_text("9\n")
-    found = readings([tree], owner="o", sandbox="s")
+    found = readings([tree], owner="o", name="s")
     assert read_once(found).memory_peak_bytes == 9
     read_once(found, reset_peak=True)
     assert peak.read_text().startswith("0")

@@ -14,7 +14,7 @@ from tiltyard.core.errors import SandboxRefused
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.image import Image, Record, RecordKind
-from tiltyard.sandbox.native.launcher import CreateOrder, Launcher
+from tiltyard.sandbox.native.launcher import CreateOrder, End, Launcher
 from tiltyard.sandbox.native.netns import NetworkKind, NetworkOrder
 from tiltyard.sandbox.native.programs import native_program
 from tiltyard.sandbox.native.provider import NativeProvider, _stage_for
@@ -83,19 +83,28 @@ def order(id_: str, *, settings: list[tuple[str, str]], image: int = 0) -> Creat
     )
 
 
+async def create(launcher: Launcher, wanted: CreateOrder) -> None:
+    """Makes one that cannot be made, and looks that nobody waits for its end for ever."""
+    gone: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+    try:
+        await launcher.create(wanted, gone=gone)
+    finally:
+        assert (await gone).oom_kills == 0
+
+
 async def test_requests_that_are_too_big_or_wrong(tmp_path: Path) -> None:
     launcher = await started(tmp_path, [])
     try:
         with pytest.raises(SandboxRefused, match="more than 65536"):
-            await launcher.create(order("big", settings=[("/x" * 20_000, "1" * 40_000)]))
+            await create(launcher, order("big", settings=[("/x" * 20_000, "1" * 40_000)]))
         with pytest.raises(SandboxRefused, match="cgroup request: Invalid argument"):
-            await launcher.create(order("many", settings=[("/x", "1")] * 65))
+            await create(launcher, order("many", settings=[("/x", "1")] * 65))
         with pytest.raises(SandboxRefused, match=r"write\(cgroup limit\): No such file"):
-            await launcher.create(order("absent", settings=[("/nowhere/x", "1")]))
+            await create(launcher, order("absent", settings=[("/nowhere/x", "1")]))
         with pytest.raises(SandboxRefused, match="image: No such file"):
-            await launcher.create(order("unstaged", settings=[], image=7))
+            await create(launcher, order("unstaged", settings=[], image=7))
         with pytest.raises(SandboxRefused, match="snapshot: No such file"):
-            await launcher.create(replace(order("unfrozen", settings=[]), snapshot=7))
+            await create(launcher, replace(order("unfrozen", settings=[]), snapshot=7))
         for nothing in (launcher.snapshot(1, "none"), launcher.changes("none")):
             with pytest.raises(SandboxRefused, match="sandbox: No such process"):
                 await nothing
@@ -106,7 +115,7 @@ async def test_requests_that_are_too_big_or_wrong(tmp_path: Path) -> None:
             NetworkOrder(kind=NetworkKind.LOOPBACK, up_bytes_s=1),
         ):
             with pytest.raises(SandboxRefused, match="network request: Invalid argument"):
-                await launcher.create(replace(order("net", settings=[]), network=bad))
+                await create(launcher, replace(order("net", settings=[]), network=bad))
         with pytest.raises(SandboxRefused, match="image number"):
             await launcher.add_image(99, b"x")
         with pytest.raises(SandboxRefused, match="image description"):
@@ -130,7 +139,8 @@ async def test_a_sandbox_is_born_into_its_v2_cgroup(image: Image) -> None:
     try:
         await launcher.add_image(0, image.description())
         wanted = replace(order("s1", settings=[]), directories=[str(owner / "s1")])
-        made = await launcher.create(wanted)
+        gone = asyncio.get_running_loop().create_future()
+        made = await launcher.create(wanted, gone=gone)
         try:
             # Not before its HELLO: until then it may still fail, and an ended one is in no cgroup.
             made.control.settimeout(0)
@@ -142,7 +152,7 @@ async def test_a_sandbox_is_born_into_its_v2_cgroup(image: Image) -> None:
         finally:
             made.control.close()
             os.close(made.pidfd)
-        await made.gone
+        assert await gone == End()
         assert not (owner / "s1").exists()
     finally:
         await launcher.close()

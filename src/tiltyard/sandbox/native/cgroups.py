@@ -23,6 +23,9 @@ memory, and when those are gone nobody's connections go on."""
 GROUPED = frozenset({"memory", "cpuacct"})
 """What each execution has counted for itself. Only on v1: on v2 a cgroup that limits may not also
 hold processes, so there the sandbox's own counters are all there is."""
+FIRST_GROUP = "e1"
+"""The same name as in native/owned.c."""
+UNLIMITED = "9223372036854771712"
 _WANTED = ("memory", "pids", "cpu", "cpuacct")
 _OWN_NAME = re.compile(rf"{PREFIX}(\d+)-(\d+)-\d+$")
 
@@ -110,7 +113,7 @@ class Plan:
 
     directories: tuple[str, ...]
     grouped: tuple[str, ...]
-    """Those of them below which each execution gets one of its own."""
+    """Those of them below which each execution gets its own; the launcher makes the first one's."""
     settings: tuple[tuple[str, str], ...]
     """Pairs of a file's path and what to write there, in order."""
 
@@ -119,12 +122,12 @@ def plan(
     hierarchies: Iterable[Hierarchy],
     *,
     owner: str,
-    sandbox: str,
+    name: str,
     limits: Limits,
     swap: bool,
     networked: bool = False,
 ) -> Plan:
-    """Plans a sandbox's directories and limits.
+    """Plans the directories and limits that a sandbox gets, under a name.
 
     `swap` says whether swap is accounted here, `networked` whether the sandbox has a loopback.
     """
@@ -133,7 +136,7 @@ def plan(
     settings: list[tuple[str, str]] = []
     quota_us = max(1000, round(limits.cpus * CPU_PERIOD_US))
     for tree in hierarchies:
-        directory = f"{tree.base}/{owner}/{sandbox}"  # a Path would cost more than all the rest
+        directory = f"{tree.base}/{owner}/{name}"  # a Path would cost more than all the rest
         directories.append(directory)
         if tree.version == 1 and tree.controllers & GROUPED:
             grouped.append(directory)
@@ -146,6 +149,8 @@ def plan(
                 # v1 counts what connections hold apart from all else, v2 with it.
                 sockets = min(limits.memory_bytes // 4, SOCKET_BYTES_MAX)
                 values["memory.kmem.tcp.limit_in_bytes"] = str(sockets)
+                # And it counts only where there is a limit: the first execution's needs one too.
+                values[f"{FIRST_GROUP}/memory.kmem.tcp.limit_in_bytes"] = UNLIMITED
         elif "memory" in tree.controllers:
             values["memory.max"] = str(limits.memory_bytes)
             if swap:
@@ -215,12 +220,12 @@ def _in_group(path: str, number: int) -> str:
     return f"{directory}/e{number}/{name}" if path else ""
 
 
-def readings(hierarchies: Iterable[Hierarchy], *, owner: str, sandbox: str) -> Readings:
-    """Where a sandbox's counters are."""
+def readings(hierarchies: Iterable[Hierarchy], *, owner: str, name: str) -> Readings:
+    """Where the counters of the directories under a name are."""
     paths: dict[str, str] = {}
     first_memory = second_cpu = False
     for tree in hierarchies:
-        at = f"{tree.base}/{owner}/{sandbox}"
+        at = f"{tree.base}/{owner}/{name}"
         first = tree.version == 1
         if "memory" in tree.controllers:
             first_memory = first

@@ -11,8 +11,10 @@ from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.ending import NOTHING_USED, Usage, used_since
 from tiltyard.sandbox.native.cgroups import Readings, read_number, read_usage, restart_peak
 from tiltyard.sandbox.native.counters import CounterFiles
+from tiltyard.sandbox.native.launcher import End
 from tiltyard.sandbox.native.layers import Layers
 from tiltyard.sandbox.native.outlet import Outlet
+from tiltyard.sandbox.native.slots import Slot
 from tiltyard.sandbox.snapshots import Snapshot
 
 DESTROY_TIMEOUT_S = 5.0
@@ -26,19 +28,20 @@ class NativeHold:
         sandbox_id: SandboxId,
         *,
         pidfd: int,
-        gone: "asyncio.Future[int]",
-        files: Readings,
+        gone: "asyncio.Future[End]",
+        slot: Slot,
         counters: CounterFiles,
         layers: Layers,
     ) -> None:
         self._sandbox_id = sandbox_id
         self._pidfd = pidfd
         self._gone = gone
-        self._files = files
+        self._slot = slot
+        self._files = slot.files
         self._counters = counters
         self._layers = layers
         self._group_files: dict[int, Readings] = {}
-        self._group_usage: dict[int, Usage] = {}
+        self._group_usage: dict[int, Usage] = {1: slot.used_first}
         self.outlet: Outlet | None = None
         """Its way out to the network; None without one."""
         gone.add_done_callback(self._end)  # also of one that nobody closes
@@ -46,8 +49,17 @@ class NativeHold:
     def read_usage(self, *, reset_peak: bool) -> Usage:
         """Reads the cgroups. After the sandbox's end only the last count of kills is left."""
         if self._gone.done():
-            return Usage(cpu_s=None, memory_peak_bytes=None, oom_kills=self._gone.result())
-        return read_usage(self._files, reset_peak=reset_peak, counters=self._counters)
+            kills = self._gone.result().oom_kills
+            return Usage(cpu_s=None, memory_peak_bytes=None, oom_kills=kills)
+        now = read_usage(self._files, reset_peak=reset_peak, counters=self._counters)
+        if not self._slot.there:
+            return now
+        before = self._slot.used
+        return replace(
+            now,
+            cpu_s=None if now.cpu_s is None else now.cpu_s - (before.cpu_s or 0.0),
+            pids_refused=now.pids_refused - before.pids_refused,
+        )
 
     def read_group(self, number: int) -> Usage:
         """What one execution used in its own cgroup, which others had before it.
@@ -108,7 +120,8 @@ class NativeHold:
         if self.outlet is not None:
             await self.outlet.ended()
 
-    def _end(self, _: "asyncio.Future[int]") -> None:
+    def _end(self, gone: "asyncio.Future[End]") -> None:
         self.destroy()
-        for files in (self._files, *self._group_files.values()):
+        kept = {self._files, self._files.of_group(1)} if gone.result().cgroups_kept else set()
+        for files in {self._files, *self._group_files.values()} - kept:
             self._counters.close(files.paths)

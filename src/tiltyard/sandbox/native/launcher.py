@@ -28,6 +28,7 @@ _EXIT_TIMEOUT_S = 6.0
 _REQUEST_IMAGE, _REQUEST_CREATE, _REQUEST_SNAPSHOT, _REQUEST_DROP, _REQUEST_COMPARE = range(1, 6)
 _FOR_ZYGOTES, _WRITABLE = 1, 2
 _REPLY_OK, _REPLY_FAILED, _REPLY_GONE = 1, 2, 3
+_KEPT = "kept"
 _DOCTOR = "run `tiltyard doctor`; it tries each kernel feature and says what to enable."
 
 
@@ -49,10 +50,19 @@ class CreateOrder:
     network: NetworkOrder = field(default_factory=NetworkOrder)
     oom_file: str
     """Where the kernel will count its out-of-memory kills; empty when nowhere."""
+    pids_file: str = ""
+    memory_file: str = ""
+    """What is in its cgroups now; empty when nowhere."""
+    residue_bytes: int = 0
+    """Its cgroups are kept when no more than this is charged to them at its end; 0: never."""
+    there: bool = False
+    """They were kept from another sandbox, with the same limits."""
     directories: Sequence[str]
     grouped: Sequence[str] = ()
     """Those of them below which each execution gets one of its own."""
-    settings: Sequence[tuple[str, str]]
+    unused: Sequence[str] = ()
+    """Directories that were kept and that nobody will use again."""
+    settings: Sequence[tuple[str, str]] = ()
 
     def encode(self) -> bytes:
         paths = [path for path, _ in self.settings]
@@ -62,7 +72,7 @@ class CreateOrder:
                 struct.pack("<I", _REQUEST_CREATE),
                 text(self.id),
                 struct.pack(
-                    "<IIQQIII",
+                    "<IIQQIIIIQ",
                     self.image,
                     self.snapshot,
                     self.disk_bytes,
@@ -70,10 +80,15 @@ class CreateOrder:
                     _FOR_ZYGOTES * self.for_zygotes | _WRITABLE * self.writable,
                     self.first_id,
                     self.lifetime_s,
+                    self.there,
+                    self.residue_bytes,
                 ),
                 text(self.oom_file),
+                text(self.pids_file),
+                text(self.memory_file),
                 texts(self.directories),
                 texts(self.grouped),
+                texts(self.unused),
                 texts(paths),
                 texts(values),
                 self.network.encode(),
@@ -115,14 +130,21 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """What was left of a sandbox at its end."""
+
+    oom_kills: int = 0
+    """How many of its processes the kernel had killed for want of memory."""
+    cgroups_kept: bool = False
+    """They are there, empty and with their limits, for another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
     """A new sandbox. All descriptors belong to whoever gets it."""
 
     control: socket.socket
     pidfd: int
-    gone: "asyncio.Future[int]"
-    """Done when it is reaped and its cgroups are removed, with the number of its processes that the
-    kernel had killed for want of memory; also done, with 0, when the launcher has ended."""
     handed: Handed | None
     """Of one that has a proxy."""
 
@@ -135,7 +157,7 @@ class Launcher:
         self._socket = requests
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
-        self._gone: dict[str, asyncio.Future[int]] = {}
+        self._gone: dict[str, asyncio.Future[End]] = {}
         self._numbers = itertools.count(1)
         self._sending = asyncio.Lock()
         self.lost: asyncio.Future[None] = self._loop.create_future()
@@ -191,26 +213,30 @@ class Launcher:
             os.close(fd)
         reply.check("the image cannot be staged")
 
-    async def create(self, order: CreateOrder) -> Made:
+    async def create(self, order: CreateOrder, *, gone: "asyncio.Future[End]") -> Made:
         """Makes a sandbox.
+
+        `gone` is done when it is reaped and its cgroups are removed or kept; also when none was
+        made, and when the launcher has ended.
 
         Raises `SandboxRefused`. When cancelled half-way the sandbox ends by itself, because nobody
         holds its control socket.
         """
-        gone = self._gone[order.id] = self._loop.create_future()
+        self._gone[order.id] = gone
         try:
-            reply = await self._ask(order.id, order.encode(), None)
-            reply.check(f"sandbox {order.id} cannot be made")
-            proxied = order.network.kind is NetworkKind.PROXY
-            control, pidfd, *more = reply.all_fds(4 if proxied else 2)
+            await self._send(order.id, order.encode(), None)
         except BaseException:
-            self._gone.pop(order.id, None)
+            self._end(order.id, End(cgroups_kept=order.there))  # nobody has touched them
             raise
+        reply = await self._reply_to(order.id, _REQUEST_TIMEOUT_S)
+        reply.check(f"sandbox {order.id} cannot be made")
+        proxied = order.network.kind is NetworkKind.PROXY
+        control, pidfd, *more = reply.all_fds(4 if proxied else 2)
         handed = None
         if more:
             listener, netlink = (socket.socket(fileno=fd) for fd in more)
             handed = Handed(listener=listener, netlink=netlink, errno=reply.errno, call=reply.step)
-        return Made(control=socket.socket(fileno=control), pidfd=pidfd, gone=gone, handed=handed)
+        return Made(control=socket.socket(fileno=control), pidfd=pidfd, handed=handed)
 
     async def snapshot(self, number: int, sandbox_id: str) -> None:
         """Copies a sandbox's layer into snapshot `number`. Raises `SandboxError`."""
@@ -250,38 +276,40 @@ class Launcher:
             await asyncio.to_thread(self._process.wait)
 
     async def _ask(
-        self,
-        id_: str,
-        request: bytes,
-        fd: int | None,
-        *,
-        timeout_s: float = _REQUEST_TIMEOUT_S,
+        self, id_: str, request: bytes, fd: int | None, *, timeout_s: float = _REQUEST_TIMEOUT_S
     ) -> Reply:
-        if self.lost.done():
-            raise SandboxDied("the sandbox launcher has ended.", fix="open a new provider.")
+        await self._send(id_, request, fd)
+        return await self._reply_to(id_, timeout_s)
+
+    async def _send(self, id_: str, request: bytes, fd: int | None) -> None:
+        """Sends a request; whatever is raised, it was not sent."""
         if len(request) > _REQUEST_BYTES_MAX:
             raise SandboxRefused(
                 f"the request for {id_} has {len(request)} bytes, more than {_REQUEST_BYTES_MAX}.",
                 fix="use fewer or shorter cgroup paths.",
             )
+        fds = [] if fd is None else [fd]
+        if not self._sending.locked() and self._sent(request, fds):
+            return
         try:
+            # The socket takes a few hundred messages; a full one means that the launcher is behind.
             async with self._sending, asyncio.timeout(_REQUEST_TIMEOUT_S):
-                await self._send(request, [] if fd is None else [fd])
+                while not self._sent(request, fds):
+                    await self._writable()
         except TimeoutError:
             raise SandboxError("the sandbox launcher does not take requests.") from None
-        return await self._reply_to(id_, timeout_s)
 
-    async def _send(self, request: bytes, fds: Sequence[int]) -> None:
-        # The socket takes a few hundred messages; a full one means that the launcher is behind.
-        while not self.lost.done():
-            try:
-                socket.send_fds(self._socket, [request], fds)
-                return
-            except BlockingIOError:
-                await self._writable()
-            except OSError as error:
-                raise SandboxDied(f"the sandbox launcher has ended: {error.strerror}.") from None
-        raise SandboxDied("the sandbox launcher has ended.", fix="open a new provider.")
+    def _sent(self, request: bytes, fds: Sequence[int]) -> bool:
+        """Sends it, or returns False when there is no room."""
+        if self.lost.done():
+            raise SandboxDied("the sandbox launcher has ended.", fix="open a new provider.")
+        try:
+            socket.send_fds(self._socket, [request], fds)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise SandboxDied(f"the sandbox launcher has ended: {error.strerror}.") from None
+        return True
 
     async def _writable(self) -> None:
         ready: asyncio.Future[None] = self._loop.create_future()
@@ -324,25 +352,28 @@ class Launcher:
 
     def _take(self, reply: Reply) -> None:
         if reply.kind == _REPLY_GONE:
-            gone = self._gone.pop(reply.id, None)
-            if gone is not None and not gone.done():
-                gone.set_result(reply.errno)
+            self._end(reply.id, End(oom_kills=reply.errno, cgroups_kept=reply.step == _KEPT))
             return
+        if reply.kind == _REPLY_FAILED:
+            self._end(reply.id, End())  # when it is of a sandbox: there is none
         waiting = self._waiting.get(reply.id)
         if waiting is not None and not waiting.done():
             waiting.set_result(reply)
             return
         reply.drop()  # nobody wants it any more
 
+    def _end(self, id_: str, end: End) -> None:
+        gone = self._gone.pop(id_, None)
+        if gone is not None and not gone.done():
+            gone.set_result(end)
+
     def _lose(self) -> None:
         self._loop.remove_reader(self._socket.fileno())
         self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
         self.lost.set_result(None)
-        for gone in self._gone.values():
-            if not gone.done():
-                gone.set_result(0)
-        self._gone.clear()
+        for id_ in tuple(self._gone):
+            self._end(id_, End())
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(SandboxDied("the sandbox launcher has ended."))

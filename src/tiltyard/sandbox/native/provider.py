@@ -24,11 +24,12 @@ from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.counters import CounterFiles
 from tiltyard.sandbox.native.hold import NativeHold
 from tiltyard.sandbox.native.image import ENVIRONMENT_HOME, PACKAGES_HOME, Image, host_image
-from tiltyard.sandbox.native.launcher import CreateOrder, Launcher, Made
+from tiltyard.sandbox.native.launcher import CreateOrder, End, Launcher, Made
 from tiltyard.sandbox.native.layers import Layers
 from tiltyard.sandbox.native.netns import order_of
 from tiltyard.sandbox.native.outlet import Outlet, check_bandwidth
 from tiltyard.sandbox.native.programs import native_program
+from tiltyard.sandbox.native.slots import Slots
 from tiltyard.sandbox.network.proxy import Proxies
 from tiltyard.sandbox.network.resolver import Resolver, SystemResolver
 from tiltyard.sandbox.network.rules import Rules, rules_of
@@ -70,10 +71,10 @@ class NativeProvider:
         self._image = image
         self._launcher: Launcher | None = None
         self._layers: Layers | None = None
+        self._slots: Slots | None = None
         self._hierarchies: tuple[cgroups.Hierarchy, ...] = ()
         self._ids = itertools.count(1)
         self._swept_s = 0.0
-        self._swap = False
         self._connected: set[Supervisor] = set()
         self._proxies = Proxies(SystemResolver() if resolver is None else resolver)
         self._counters = CounterFiles()
@@ -99,7 +100,7 @@ class NativeProvider:
         own_start = cgroups.start_time_of(os.getpid())
         self._owner = f"{cgroups.PREFIX}{os.getpid()}-{own_start}-{next(_launchers)}"
         self._hierarchies = usable_hierarchies()
-        self._swap = _swap_is_accounted(self._hierarchies)
+        swap = _swap_is_accounted(self._hierarchies)
         await self._sweep()
         self.enforced = {
             **cgroups.enforcement(self._hierarchies),
@@ -117,6 +118,9 @@ class NativeProvider:
             self._enable(tree.base / self._owner for tree in self._hierarchies)
             await self._launcher.add_image(0, image.description())
             self._layers = Layers(self._launcher)
+            self._slots = Slots(
+                self._hierarchies, owner=self._owner, swap=swap, counters=self._counters
+            )
         except BaseException:
             await self.aclose()
             raise
@@ -176,7 +180,8 @@ class NativeProvider:
         Raises `SandboxRefused` when the machine cannot hold a limit or lacks a feature.
         """
         launcher, image, layers = self._launcher, self._image, self._layers
-        if launcher is None or image is None or layers is None:
+        slots = self._slots
+        if launcher is None or image is None or layers is None or slots is None:
             raise SandboxError("the provider is not open.", fix="use it with `async with`.")
         rules = rules_of(spec.network)
         self._check(spec, image, for_zygotes=for_zygotes)
@@ -184,15 +189,9 @@ class NativeProvider:
             await self._sweep()
         number = next(self._ids)
         id_ = SandboxId(f"s{number}")
-        plan = cgroups.plan(
-            self._hierarchies,
-            owner=self._owner,
-            sandbox=id_,
-            limits=spec.limits,
-            swap=self._swap,
-            networked=spec.network.mode != NetworkMode.NONE,
-        )
-        files = cgroups.readings(self._hierarchies, owner=self._owner, sandbox=id_)
+        slot, unused = slots.take(spec.limits, networked=spec.network.mode != NetworkMode.NONE)
+        gone: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+        gone.add_done_callback(lambda gone: slots.give_back(slot, gone.result()))
         ends_s = asyncio.get_running_loop().time() + spec.lifetime_s
         made = await launcher.create(
             CreateOrder(
@@ -206,17 +205,23 @@ class NativeProvider:
                 lifetime_s=math.ceil(spec.lifetime_s),
                 first_id=FIRST_HOST_ID + next(_ranges) % ID_RANGES * IDS_PER_SANDBOX,
                 network=order_of(spec.network),
-                oom_file=files.oom,
-                directories=plan.directories,
-                grouped=plan.grouped,
-                settings=plan.settings,
-            )
+                oom_file=slot.files.oom,
+                pids_file=slot.files.pids_now,
+                memory_file=slot.files.memory,
+                residue_bytes=slot.residue_bytes,
+                there=slot.there,
+                directories=slot.plan.directories,
+                grouped=slot.plan.grouped,
+                unused=unused,
+                settings=() if slot.there else slot.plan.settings,
+            ),
+            gone=gone,
         )
         hold = NativeHold(
             id_,
             pidfd=made.pidfd,
-            gone=made.gone,
-            files=files,
+            gone=gone,
+            slot=slot,
             counters=self._counters,
             layers=layers,
         )
