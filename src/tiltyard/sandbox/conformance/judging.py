@@ -242,7 +242,7 @@ def in_time(spare_s: float = SECONDS_SPARE) -> Judge:
     """The host had each result when it was due."""
 
     def judge(observed: Observed) -> Finding:
-        slowest = max((each.wall_s for each in ran(observed)), default=0.0)
+        slowest = max([observed.waited_s, *(each.wall_s for each in ran(observed))])
         if slowest > spare_s:
             return escaped(f"the host waited {slowest:.1f} s for it")
         return contained(f"ended after {slowest:.1f} s")
