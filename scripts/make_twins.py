@@ -128,9 +128,7 @@ class Twin:
         text = f"@property\ndef {name}(self) -> {self._annotation(hint)}:\n"
         if doc:
             text += textwrap.indent(quoted(doc), "    ") + "\n"
-        value = f"self._real.{name}"
-        if isinstance(hint, ast.Name):
-            value = self._wrapped(value, self.module.namespace.get(hint.id), "self._portal")
+        value = self._wrapped(f"self._real.{name}", self.module.meant(hint), "self._portal")
         return textwrap.indent(f"{text}    return {value}\n", "    ")
 
     def _method(self, node: Definition) -> str:

@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import sys
+import types
 import typing
 from collections.abc import Iterator
 
@@ -62,6 +63,11 @@ class Module:
             module = COMPOSITION_ROOT
         return f"from {module} import {original}" + (f" as {name}" * (name != original))
 
+    def meant(self, hint: ast.expr) -> object:
+        """What an annotation of this module stands for."""
+        holder = types.SimpleNamespace(__annotations__={"it": ast.unparse(hint)})
+        return typing.get_type_hints(holder, self.namespace)["it"]
+
     def definition(self, class_: type) -> ast.ClassDef:
         for node in self.tree.body:
             if isinstance(node, ast.ClassDef) and node.name == class_.__name__:
@@ -109,11 +115,7 @@ def all_twinned() -> list[type]:
             typing.get_type_hints(plain_function(class_, method.name)).get("return")
             for method in public_methods(definition)
         ]
-        results += [
-            module.namespace.get(hint.id)
-            for _, hint, _ in attributes(module, definition)
-            if isinstance(hint, ast.Name)
-        ]
+        results += [module.meant(hint) for _, hint, _ in attributes(module, definition)]
         new = {each for result in results for each in asynchronous_in(result)} - set(found)
         found += sorted(new, key=lambda each: each.__name__)
     return found

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tiltyard.sandbox.conformance.case import Family
+from tiltyard.sandbox.conformance.catalogue import CASES
 from tiltyard.sandbox.conformance.host import descendants
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -38,9 +40,12 @@ def test_a_family_is_told_as_a_document(tiltyard: Tiltyard) -> None:
 
 def test_the_cases_can_be_listed(tiltyard: Tiltyard) -> None:
     done = tiltyard("conformance", "--list")
+    told = tiltyard("conformance", "--list", "--only", "memory", "--json")
 
     assert done.returncode == 0
-    assert "fork-bomb" in done.stdout
+    assert all(case.name in done.stdout for case in CASES), "a name is there to be copied"
+    names = [case["name"] for case in json.loads(told.stdout)]
+    assert names == [case.name for case in CASES if case.family == Family.MEMORY]
 
 
 @pytest.mark.parametrize("arguments", [("--only", "nosuch"), ("--provider", "nosuch")])

@@ -98,6 +98,18 @@ class TestWithoutContainment:
             report = await run_case(case_of(source), plain, host)
             assert report.outcome is Outcome.INCONCLUSIVE, report.words
 
+    async def test_a_result_that_comes_late_is_seen_by_the_hosts_own_clock(
+        self, plain: Subject, host: Host
+    ) -> None:
+        """Here a child that holds the output keeps the result back, and nobody says so."""
+        held = Program(source="sleep 1 & echo end", language=Language.SHELL)
+        case = case_of("", judging.in_time(0.5), programs=(held,))
+
+        report = await run_case(case, plain, host)
+
+        assert report.outcome is Outcome.ESCAPED, report.words
+        assert "the host waited" in report.words
+
     async def test_no_kept_interpreters_is_told(self, plain: Subject, host: Host) -> None:
         report = await run_case(NAMED["zygote-memory"], plain, host)
 

@@ -145,6 +145,32 @@ def test_something_of_the_hosts_in_a_fetched_tree_is_seen() -> None:
         assert outcome("tree-out-endless", seen) is expected
 
 
+MAY_NOT_START = {"leaked-working-directory", "supervisor-as-program"}
+"""There the safe outcome is that nothing of it comes about."""
+SEEN_FROM_OUTSIDE = {"fork-bomb-doubling"}
+"""It says nothing, as it multiplies to the last; what counts is how many there were."""
+
+
+def test_a_program_that_breaks_off_at_once_is_contained_by_no_case() -> None:
+    failed = replace(ended(""), exit_code=1)
+    for case in NAMED.values():
+        if case.name in MAY_NOT_START | SEEN_FROM_OUTSIDE or case.requests:
+            continue
+        seen = observed(
+            results=tuple(failed for _ in case.programs), answers=("Traceback",) * len(case.runs)
+        )
+        assert case.judge(seen).outcome is not Outcome.CONTAINED, case.name
+
+
+def test_an_argument_that_was_changed_on_its_way_is_seen() -> None:
+    for text, expected in (
+        ("$(touch /tmp/x);`id`;%s%n -rf", Outcome.CONTAINED),
+        (";uid=0(root);%s%n -rf", Outcome.ESCAPED),
+        ("", Outcome.INCONCLUSIVE),
+    ):
+        assert outcome("shell-in-a-name", observed(text)) is expected
+
+
 async def test_the_far_side_answers_each_time_anew_and_forgets_between_cases() -> None:
     async with FarSide() as far:
         answers = [str((await far.resolve("flips.rebind.example"))[0]) for _ in range(4)]

@@ -6,15 +6,18 @@ processes are not counted, and the program's own exit is all there is. These tes
 """
 
 import asyncio
+import os
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tiltyard.core.errors import SandboxRefused
 from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Limits, Reason, SandboxSpec
-from tiltyard.sandbox.native.provider import NativeProvider
+from tiltyard.sandbox.native.cgroups import directories_of, read_or_empty
+from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
 from tiltyard.sandbox.supervised import Sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -242,6 +245,32 @@ async def test_a_share_of_the_cpu(provider: NativeProvider, spec: SandboxSpec) -
     assert done.ok
     assert done.wall_s > 0.3 / 0.2 * 0.6, "a fifth of a core, less what one period lends"
     await small.close()
+
+
+async def test_limits_are_in_the_kernels_own_files(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    """Read from outside, where a limit that was planned and not written would be missing."""
+    wanted = replace(spec.limits, memory_bytes=96 * MIB, pids=40, cpus=0.5)
+    files = {
+        "memory.limit_in_bytes": str(96 * MIB),
+        "memory.max": str(96 * MIB),
+        "pids.max": "41",  # with the supervisor
+        "cpu.cfs_quota_us": "50000",
+        "cpu.max": "50000 100000",
+    }
+    made = await provider.create(replace(spec, limits=wanted))
+    trees = usable_hierarchies()
+    held = {
+        limit
+        for place in directories_of(trees, os.getpid())
+        if Path(place).name == made.id
+        for limit, value in files.items()
+        if read_or_empty(Path(place) / limit).strip() == value
+    }
+    await made.close()
+    controllers = {name for tree in trees for name in tree.controllers} - {"cpuacct"}
+    assert {name.partition(".")[0] for name in held} == controllers
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import ast
 import asyncio
 import os
+import textwrap
+from dataclasses import replace
 
 import pytest
 
@@ -80,6 +82,27 @@ async def test_runs_of_one_cell_share_nothing(cells: ZygoteCells) -> None:
     assert drawn != first, "each run has random numbers of its own"
     assert await same_cell(cells) == cell, "it was the same cell all the time"
     assert cells.cells == 1
+
+
+async def test_generators_that_outlive_a_fork_are_seeded_anew(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    """NumPy's is one, and need not be here: the program brings a module of its name and ways."""
+    generator = """
+    import random, sys, types
+    kept = random.Random(1)
+    module = types.ModuleType("numpy.random")
+    module.seed = kept.seed
+    sys.modules["numpy.random"] = module
+    """
+    files = {"runner.py": textwrap.dedent(generator) + PROGRAM.files["runner.py"]}
+    program = replace(PROGRAM, files=files)
+    draw = "import sys; answer = sys.modules['numpy.random'].seed.__self__.random()"
+    async with ZygoteCells(
+        provider, interpreter=provider.interpreter, program=program, spec=spec, cells_max=1
+    ) as cells:
+        drawn = [await once(cells, draw) for _ in range(3)]
+    assert len(set(map(float, drawn))) == 3, drawn
 
 
 async def test_runs_have_users_and_namespaces_of_their_own(cells: ZygoteCells) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -13,7 +14,16 @@ import pytest
 
 from tiltyard import sync
 from tiltyard.core.errors import SandboxClosed, SandboxFileError, SandboxRefused
-from tiltyard.core.execution import MIB, Limit, Limits, Reason, SandboxSpec, Stdin
+from tiltyard.core.execution import (
+    MIB,
+    Limit,
+    Limits,
+    Network,
+    NetworkMode,
+    Reason,
+    SandboxSpec,
+    Stdin,
+)
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.setups import SetUp, SetUps
@@ -125,6 +135,20 @@ def test_programs_files_and_properties() -> None:
     assert kept.time_left_s > 0
     with pytest.raises(SandboxClosed):
         kept.run(["true"])
+
+
+@pytest.mark.slow
+@pytest.mark.sandbox
+def test_the_way_out_is_looked_at_without_await() -> None:
+    network = Network(mode=NetworkMode.OPEN, bandwidth_up_bytes_s=1_000_000)
+    with sync.NativeProvider() as provider, sync.Pool(provider, warm=0) as pool:
+        with pool.sandbox(replace(SPEC, network=network)) as sandbox:
+            egress = sandbox.egress
+            assert egress is not None
+            assert egress.bandwidth().up_bytes_s == 1_000_000
+            assert (egress.decisions, egress.counts.denied) == ((), 0)
+        with pool.sandbox(SPEC) as sandbox:
+            assert sandbox.egress is None
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ async def conformance(provider: str, *, only: Sequence[str], as_json: bool, list
     """Runs the cases, prints, and returns the exit code."""
     cases = chosen(only)
     if list_only:
-        _list(cases)
+        _list(cases, as_json=as_json)
         return EXIT_OK
     errors = Console(stderr=True, highlight=False)
 
@@ -74,7 +74,12 @@ def _show(provider: str, isolation: str, reports: Sequence[CaseReport]) -> None:
     title = f"Hostile programs against {provider} ({isolation})"
     table = Table(title=title, title_justify="left")
     for name in ("family", "case", "outcome", "why", "s"):
-        table.add_column(name, overflow="fold", justify="right" if name == "s" else "left")
+        table.add_column(
+            name,
+            overflow="fold",
+            no_wrap=name == "case",
+            justify="right" if name == "s" else "left",
+        )
     for report in reports:
         mark = Text(report.outcome, style=_STYLES[report.outcome])
         spent = f"{report.elapsed_s:.1f}"
@@ -84,10 +89,18 @@ def _show(provider: str, isolation: str, reports: Sequence[CaseReport]) -> None:
     console.print(f"{len(reports)} of {len(CASES)} cases: {line}.", style="bold")
 
 
-def _list(cases: Sequence[Case]) -> None:
+def _list(cases: Sequence[Case], *, as_json: bool) -> None:
+    if as_json:
+        named = [
+            {"family": case.family, "name": case.name, "tries": case.tries, "safe": case.safe}
+            for case in cases
+        ]
+        print(json.dumps(named, indent=2))  # noqa: T201 - the output
+        return
     table = Table(title=f"{len(cases)} cases", title_justify="left")
     for name in ("family", "case", "tries", "has to come to"):
-        table.add_column(name, overflow="fold")
+        # A name is there to be given to --only: never in two parts.
+        table.add_column(name, overflow="fold", no_wrap=name == "case")
     for case in cases:
         table.add_row(case.family, case.name, Text(case.tries), Text(case.safe))
     Console(highlight=False).print(table)

@@ -93,7 +93,7 @@ def conformance(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Let a hundred hostile programs loose in sandboxes, and see that nothing comes of it.
+    """Let over a hundred hostile programs loose in sandboxes, and see that nothing comes of it.
 
     Exits with 0 when all were contained, with what is not enforced here counted apart, and with 1
     when one escaped or could not be judged.

@@ -49,6 +49,14 @@ def create(
         list[str] | None,
         typer.Option(metavar="RULE", help="With --network allow: *.example.org, 192.0.2.7:8080."),
     ] = None,
+    bandwidth_up: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Bytes a second out of it; like 1M [default: no limit]"),
+    ] = None,
+    bandwidth_down: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Bytes a second into it; like 1M [default: no limit]"),
+    ] = None,
     ttl: Annotated[str, typer.Option(help="How long it may live; like 90s, 10m, 1h30m.")] = "1h",
     as_json: Json = False,
 ) -> int:
@@ -70,6 +78,8 @@ def create(
         writable=writable,
         network=network,
         allow=allow or [],
+        bandwidth_up_bytes_s=_size_or_none("--bandwidth-up", bandwidth_up),
+        bandwidth_down_bytes_s=_size_or_none("--bandwidth-down", bandwidth_down),
         ttl_s=ttl_s,
     )
     return run_async(work(load_settings().runtime_dir, request, as_json=as_json))
@@ -211,6 +221,10 @@ def stop() -> int:
     from tiltyard.cli.sandbox import stop as work
 
     return run_async(work(load_settings().runtime_dir))
+
+
+def _size_or_none(option: str, words: str | None) -> int | None:
+    return None if words is None else parse_size(option, words)
 
 
 def _variable(words: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """What is to be run in a sandbox, and within which bounds. Pure: an order in, a body out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -41,6 +41,9 @@ class Order:
 
     def problem(self) -> str:
         """What makes no sense in it; empty when all of it does."""
+        variables = (self.env or {}).items()
+        if problem := _problem_with_words(self.argv, stdin=self.stdin, variables=variables):
+            return problem
         for name, time_s in (("timeout_s", self.timeout_s), ("idle_s", self.idle_s)):
             if time_s is not None and not (isfinite(time_s) and 0 < time_s <= TIMEOUT_S_MAX):
                 return f"{name} {time_s}"
@@ -93,6 +96,22 @@ def problem_with_terminal(size: Pty) -> str:
     """What is wrong with a size; empty when nothing is."""
     fits = all(1 <= side <= TERMINAL_SIDE_MAX for side in (size.rows, size.columns))
     return "" if fits else f"a terminal of {size.rows} rows and {size.columns} columns"
+
+
+def _problem_with_words(
+    argv: Iterable[object], *, stdin: object, variables: Iterable[tuple[object, object]]
+) -> str:
+    """What would be dropped, cut up or renamed on its way, where nobody checks types."""
+    if isinstance(argv, str) or not all(isinstance(word, str) for word in argv):
+        return f"argv is a list of strings, not {argv!r:.100}"
+    if not isinstance(stdin, bytes | Stdin):
+        return f"stdin is bytes or Stdin.STREAMED, not {type(stdin).__name__}"
+    for name, value in variables:
+        if not isinstance(name, str) or not isinstance(value, str):
+            return f"env has strings only, not {name!r:.100}: {type(value).__name__}"
+        if not name or "=" in name:
+            return f"{name!r:.100} is no name of a variable"
+    return ""
 
 
 def limits_under(

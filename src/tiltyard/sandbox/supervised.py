@@ -140,8 +140,8 @@ class Sandbox:
         /etc/passwd; None is its root.
 
         Raises `SandboxClosed` after close, `SandboxDied` when it was lost before, `SandboxRefused`
-        for a user that it cannot have, and `ValueError` for an empty argv, a NUL byte, more than
-        1 MiB of stdin or of arguments, or a bad limit.
+        for a user that it cannot have, and `ValueError` for an empty argv, a NUL byte, what is no
+        string or no bytes, more than 1 MiB of stdin or of arguments, or a bad limit.
         """
         self._check_open()
         order = Order(

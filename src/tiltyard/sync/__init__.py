@@ -9,6 +9,7 @@ loop. A room of its own above the composition root: it decides nothing, and noth
 from tiltyard.sync.portal import WrongProcess, WrongThread
 from tiltyard.sync.twin import OpenTwin, Twin
 from tiltyard.sync.twins.chunks import Chunks
+from tiltyard.sync.twins.egress import Egress
 from tiltyard.sync.twins.files import Files
 from tiltyard.sync.twins.nativeprovider import NativeProvider
 from tiltyard.sync.twins.pool import Pool
@@ -19,6 +20,7 @@ from tiltyard.sync.twins.snapshot import Snapshot
 
 __all__ = [
     "Chunks",
+    "Egress",
     "Files",
     "NativeProvider",
     "OpenTwin",

@@ -125,6 +125,10 @@ def test_a_limit_that_makes_no_sense_is_refused_and_no_sandbox_is_made(sandbox: 
     assert_told(sandbox("create", "--memory", "1"), 3, "memory_bytes")
     assert_told(sandbox("create", "--memory", "much"), 2, "size")
     assert_told(sandbox("create", "--ttl", "90d"), 2, "30 days")
+    for way in ("up", "down"):
+        held = sandbox("create", f"--bandwidth-{way}", "1M")  # of no network
+        assert_told(held, 3, f"bandwidth_{way}_bytes_s")
+        assert_told(sandbox("create", f"--bandwidth-{way}", "much"), 2, f"--bandwidth-{way}")
     assert listed(sandbox) == {}
 
 

@@ -54,6 +54,26 @@ async def test_what_is_removed_while_it_is_made_does_not_live_on() -> None:
         assert not any(sandbox.alive for sandbox in watched.made)
 
 
+async def test_a_network_is_made_as_it_was_asked_for() -> None:
+    asked = SMALL.model_copy(
+        update={
+            "network": NetworkMode.ALLOW,
+            "allow": ["192.0.2.7"],
+            "bandwidth_up_bytes_s": 1_000_000,
+            "bandwidth_down_bytes_s": 2_000_000,
+        }
+    )
+    async with NativeProvider() as provider, asyncio.TaskGroup() as group:
+        watched = Watched(provider)
+        kept = Kept(watched, group=group, lost=(), changed=lambda: None)
+        await kept.create(asked)
+        (egress,) = (sandbox.egress for sandbox in watched.made)
+        assert egress is not None
+        held = await egress.bandwidth()
+        assert (held.up_bytes_s, held.down_bytes_s) == (1_000_000, 2_000_000)
+        await kept.remove(None)
+
+
 async def refused(kept: Kept) -> SandboxClosed:
     with pytest.raises(SandboxClosed, match="removed while") as caught:
         await kept.create(SMALL)

@@ -208,7 +208,12 @@ def _spec_of(asked: Create) -> SandboxSpec:
         ),
         allow_unenforced=frozenset(asked.allow_unenforced),
         writable=asked.writable,
-        network=Network(mode=asked.network, allow=tuple(asked.allow)),
+        network=Network(
+            mode=asked.network,
+            allow=tuple(asked.allow),
+            bandwidth_up_bytes_s=asked.bandwidth_up_bytes_s,
+            bandwidth_down_bytes_s=asked.bandwidth_down_bytes_s,
+        ),
         # The node ends it as well, a little later than we do: then it was told of here.
         lifetime_s=min(max(asked.ttl_s + LIFETIME_SPARE_S, 1.0), TTL_S_MAX),
     )

@@ -86,6 +86,9 @@ class Create(_Message):
     writable: bool
     network: NetworkMode
     allow: list[str] = Field(max_length=RULES_MAX)
+    bandwidth_up_bytes_s: int | None = None
+    """None: not limited; likewise down."""
+    bandwidth_down_bytes_s: int | None = None
     ttl_s: float = Field(gt=0, le=TTL_S_MAX)
 
 

@@ -85,6 +85,7 @@ class Attack:
         self._answers: list[str] = []
         self._forked: list[ExecResult | NotRun] = []
         self._fed_bytes = 0
+        self._waited_s = 0.0
         self._beyond = Beyond()
         self._survived = True
         self.witness: ExecResult | NotRun | None = None
@@ -152,6 +153,8 @@ class Attack:
 
     async def run_in(self, box: Box, program: Program) -> ExecResult | NotRun:
         """Runs a program. What the provider refuses to run is as good as a result."""
+        now = asyncio.get_running_loop().time
+        started_s = now()
         try:
             if program.terminal or program.fed_bytes:
                 return await self._run_fed(await self._spawn(box, program), program)
@@ -171,6 +174,8 @@ class Attack:
             raise
         except (SandboxError, ValueError) as error:
             return NotRun(error=type(error).__name__, message=str(error))
+        finally:
+            self._waited_s = max(self._waited_s, now() - started_s)
 
     def observed(self, neighbour_secret: str, around: Surroundings) -> Observed:
         maker = self._subject.maker
@@ -181,6 +186,7 @@ class Attack:
             witness=self.witness if isinstance(self.witness, ExecResult) else None,
             forked=tuple(self._forked),
             fed_bytes=self._fed_bytes,
+            waited_s=self._waited_s,
             beyond=self._beyond,
             survived=self._survived,
             limits=self._case.limits,

@@ -221,6 +221,8 @@ class Observed:
     """What the runs of a kept interpreter printed."""
     witness: ExecResult | None = None
     """What the neighbour said after the attack, when the case asks it something."""
+    waited_s: float = 0.0
+    """How long the host waited for the result of a program, at the most and by its own clock."""
     forked: tuple[ExecResult | NotRun, ...] = ()
     """The results of the case's program in each fork."""
     fed_bytes: int = 0

@@ -190,6 +190,27 @@ def ends_with(*reasons: Reason) -> Judge:
     return judge
 
 
+def exits_with(code: int) -> Judge:
+    """Each program returned this code: it came to where it does, and is told as what it is."""
+
+    def judge(observed: Observed) -> Finding:
+        finding = ends_with(Reason.EXIT)(observed)
+        codes = {each.exit_code for each in ran(observed)}
+        if finding.outcome is Outcome.CONTAINED and codes != {code}:
+            return inconclusive(f"not {code}: {ends_of(observed)}")
+        return finding
+
+    return judge
+
+
+def tried_all(observed: Observed) -> Finding:
+    """Each program said that it had tried everything, or was ended for trying."""
+    exits = sum(each.reason is Reason.EXIT for each in ran(observed))
+    if not ran(observed) or said(observed).ends < exits:
+        return inconclusive(f"not everything was tried: {ends_of(observed)}")
+    return contained(ends_of(observed))
+
+
 def succeeds() -> Judge:
     """Each program came to its end and said nothing worked that must not."""
 
@@ -242,7 +263,7 @@ def in_time(spare_s: float = SECONDS_SPARE) -> Judge:
     """The host had each result when it was due."""
 
     def judge(observed: Observed) -> Finding:
-        slowest = max((each.wall_s for each in ran(observed)), default=0.0)
+        slowest = max([observed.waited_s, *(each.wall_s for each in ran(observed))])
         if slowest > spare_s:
             return escaped(f"the host waited {slowest:.1f} s for it")
         return contained(f"ended after {slowest:.1f} s")

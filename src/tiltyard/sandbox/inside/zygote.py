@@ -166,7 +166,7 @@ class Zygote:
             os._exit(70)
         code = 1
         try:
-            # `random`, if anything imported it, has reseeded itself at the fork.
+            reseed()
             self.serve(channel)
             code = 0
         except BaseException:  # noqa: BLE001 - told on the run's stderr, and by its code
@@ -230,6 +230,13 @@ class Zygote:
         check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(NO_NEW_PRIVS)")
         program = ctypes.byref(self.program)
         check(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0), "seccomp")
+
+
+def reseed() -> None:
+    """Has a run draw its own random numbers. Python's `random` reseeds itself at a fork."""
+    numpy_random = sys.modules.get("numpy.random")  # keeps a generator of its own, and does not
+    if numpy_random is not None:
+        numpy_random.seed()
 
 
 def load(path: str) -> ModuleType:

@@ -13,10 +13,10 @@ from tiltyard.core.files import WORKSPACE, Entry
 from tiltyard.core.ids import ProcessId, SandboxId
 from tiltyard.sandbox.ending import Usage
 from tiltyard.sandbox.files import READ_BYTES_MAX
-from tiltyard.sandbox.network.decisions import Egress
 from tiltyard.sandbox.orders import OUTPUT_BYTES_MAX
 from tiltyard.sandbox.supervised import Sandbox as AsyncSandbox
 from tiltyard.sync.twin import Twin
+from tiltyard.sync.twins.egress import Egress
 from tiltyard.sync.twins.files import Files
 from tiltyard.sync.twins.process import Process
 from tiltyard.sync.twins.snapshot import Snapshot
@@ -49,7 +49,7 @@ class Sandbox(Twin[AsyncSandbox]):
     @property
     def egress(self) -> Egress | None:
         """What went out and what was refused; None without a way out."""
-        return self._real.egress
+        return None if self._real.egress is None else Egress(self._real.egress, self._portal)
 
     @property
     def files(self) -> Files:
@@ -122,8 +122,8 @@ class Sandbox(Twin[AsyncSandbox]):
         /etc/passwd; None is its root.
 
         Raises `SandboxClosed` after close, `SandboxDied` when it was lost before, `SandboxRefused`
-        for a user that it cannot have, and `ValueError` for an empty argv, a NUL byte, more than
-        1 MiB of stdin or of arguments, or a bad limit.
+        for a user that it cannot have, and `ValueError` for an empty argv, a NUL byte, what is no
+        string or no bytes, more than 1 MiB of stdin or of arguments, or a bad limit.
         """
         it = self._call(
             lambda: self._real.spawn(

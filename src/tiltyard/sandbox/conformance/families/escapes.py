@@ -6,10 +6,22 @@ Known ones by their names: CVE-2019-5736 (the runtime's own program through /pro
 """
 
 from tiltyard.core.execution import Reason
-from tiltyard.sandbox.conformance.case import Case, Family, Language, Program
+from tiltyard.sandbox.conformance.case import (
+    Case,
+    Family,
+    Finding,
+    Language,
+    Observed,
+    Program,
+)
 from tiltyard.sandbox.conformance.judging import (
+    contained,
+    ends_of,
     ends_with,
+    escaped,
+    inconclusive,
     nothing_worked,
+    ran,
     refuses_all,
     together,
 )
@@ -255,6 +267,18 @@ def _case(name: str, tries: str, source: str, safe: str = "every attempt is refu
     )
 
 
+_ODD_WORD = "$(touch /tmp/x);`id`;%s%n -rf"
+
+
+def _comes_back(observed: Observed) -> Finding:
+    told = [each.stdout.text for each in ran(observed)]
+    if told == [""]:
+        return inconclusive(f"it said nothing: {ends_of(observed)}")
+    if told != [_ODD_WORD]:
+        return escaped(f"it came back as {told}")
+    return contained("it came back as it was")
+
+
 CASES = (
     _case("runtime-program", "the runtime's program by /proc (CVE-2019-5736)", _OWN_PROGRAM),
     _case("leaked-descriptors", "descriptors that it was not given, and out by them", _DESCRIPTORS),
@@ -314,14 +338,9 @@ CASES = (
         programs=(
             Program(
                 language=Language.ARGV,
-                arguments=(
-                    "test",
-                    "$(touch /tmp/x);`id`;%s%n -rf",
-                    "=",
-                    "$(touch /tmp/x);`id`;%s%n -rf",
-                ),
+                arguments=("printf", "%s", _ODD_WORD),
             ),
         ),
-        judge=ends_with(Reason.EXIT),
+        judge=_comes_back,
     ),
 )

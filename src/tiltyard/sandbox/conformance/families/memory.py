@@ -9,6 +9,7 @@ from tiltyard.sandbox.conformance.judging import (
     memory_within,
     refuses_all,
     together,
+    tried_all,
 )
 
 OOM_ENDS = (Reason.OOM, Reason.EXIT, Reason.SIGNAL, Reason.DISK, Reason.KILLED)
@@ -99,7 +100,7 @@ end()
 """
 
 
-BOUNDED = together(ends_with(*OOM_ENDS), memory_within)
+BOUNDED = together(ends_with(*OOM_ENDS), tried_all, memory_within)
 SAFE = "it is refused or ended at its memory limit, and named as out of memory"
 
 CASES = (
@@ -173,7 +174,7 @@ CASES = (
         tries="reads twice its memory limit of the image's files",
         safe="what is cached for it is given back: it ends well, within its limit",
         programs=(Program(source=_PAGE_CACHE),),
-        judge=together(ends_with(Reason.EXIT), memory_within),
+        judge=together(ends_with(Reason.EXIT), tried_all, memory_within),
         limits=MANY_FILES,
         slow=True,
     ),

@@ -14,6 +14,7 @@ from tiltyard.sandbox.conformance.judging import (
     contained,
     ends_with,
     escaped,
+    exits_with,
     in_time,
     inconclusive,
     ran,
@@ -166,7 +167,7 @@ CASES = (
         tries="never reads the megabyte that it is given as input",
         safe="its end does not wait for that",
         programs=(Program(source="exit 0", language=Language.SHELL, stdin=b"x" * MIB),),
-        judge=together(ends_with(Reason.EXIT), in_time()),
+        judge=together(exits_with(0), in_time()),
     ),
     Case(
         name="closed-streams",
@@ -174,7 +175,7 @@ CASES = (
         tries="closes its input and outputs and goes on",
         safe="its result comes with its end",
         programs=(Program(source=_CLOSES),),
-        judge=together(ends_with(Reason.EXIT), in_time()),
+        judge=together(exits_with(3), in_time()),
         slow=True,
     ),
     Case(

@@ -26,6 +26,7 @@ from tiltyard.sandbox.conformance.judging import (
     ends_of,
     ends_with,
     escaped,
+    exits_with,
     fact_within,
     in_time,
     inconclusive,
@@ -284,7 +285,7 @@ CASES = (
             Program(source="hold(1.5)\nend()"),
             Program(source="true", language=Language.SHELL),
         ),
-        judge=together(in_time(), tasks_within),
+        judge=together(program(3, exits_with(0)), in_time(), tasks_within),
         slow=True,
     ),
 )
