@@ -138,10 +138,18 @@ static bool remove_cgroups(char **cgroups) {
   return !left;
 }
 
+/* Somebody may have removed the parent, which nothing keeps there while no sandbox lives. */
+static int make_directory(const char *path) {
+  if (!mkdir(path, 0755)) return 0;
+  if (errno != ENOENT) return -1;
+  for (char **each = own_cgroups; *each; each++) mkdir(*each, 0755);
+  return mkdir(path, 0755);
+}
+
 static const char *make_directories(const struct owned *owned) {
   char first[STAGED_PATH_BYTES];
   for (char **each = owned->cgroups; *each; each++)
-    if (mkdir(*each, 0755)) return "mkdir(cgroup)";
+    if (make_directory(*each)) return "mkdir(cgroup)";
   for (char **each = owned->grouped; *each; each++) {
     snprintf(first, sizeof first, "%s/" FIRST_GROUP, *each);
     if (mkdir(first, 0755)) return "mkdir(cgroup)";

@@ -4,7 +4,6 @@
 as an argument; everything above asks here.
 """
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from tiltyard.core.execution import MIB, Limit, Limits, SandboxSpec
 from tiltyard.sandbox.capabilities import CapabilityReport
 from tiltyard.sandbox.conformance.attack import Kept, Subject
 from tiltyard.sandbox.conformance.far import FarSide
-from tiltyard.sandbox.native.cgroups import directories_of, start_time_of, sweep
+from tiltyard.sandbox.native.cgroups import start_time_of, sweep
 from tiltyard.sandbox.native.image import Image
 from tiltyard.sandbox.native.probe import probe
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
@@ -98,12 +97,11 @@ async def open_subject(name: str) -> AsyncIterator[Subject]:
     if name not in PROVIDERS:
         raise UsageError(f"no provider is named {name!r}.", fix=f"use {', '.join(PROVIDERS)}.")
     async with FarSide() as far, NativeProvider(resolver=far) as provider:
-        trees = usable_hierarchies()
         yield Subject(
             name=name,
             maker=provider,
             kept=Kept(provider=provider, interpreter=provider.interpreter),
-            places=lambda: directories_of(trees, os.getpid()),
+            places=provider.places,
             far=far,
         )
 

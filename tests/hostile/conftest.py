@@ -1,6 +1,5 @@
 """A provider and a host for each case, so that what one case breaks is not another's."""
 
-import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,9 +8,8 @@ import pytest_asyncio
 from tiltyard.sandbox.conformance.attack import Kept, Subject
 from tiltyard.sandbox.conformance.far import FarSide
 from tiltyard.sandbox.conformance.host import Host
-from tiltyard.sandbox.native.cgroups import directories_of
 from tiltyard.sandbox.native.image import Image, host_image
-from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
+from tiltyard.sandbox.native.provider import NativeProvider
 
 
 @pytest.fixture(scope="session")
@@ -40,11 +38,10 @@ async def host() -> AsyncIterator[Host]:
 
 @pytest.fixture
 def subject(provider: NativeProvider, far: FarSide) -> Subject:
-    trees = usable_hierarchies()
     return Subject(
         name="native",
         maker=provider,
         kept=Kept(provider=provider, interpreter=provider.interpreter),
-        places=lambda: directories_of(trees, os.getpid()),
+        places=provider.places,
         far=far,
     )

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from native.test_frames import GOOD
+from tiltyard.sandbox.native.create import CreateOrder
 from tiltyard.sandbox.native.image import Image, Record, RecordKind
-from tiltyard.sandbox.native.launcher import CreateOrder
 from tiltyard.sandbox.protocol import FrameType, frame, text, texts
 
 IMAGE_REQUEST, SNAPSHOT_REQUEST, DROP_REQUEST, COMPARE_REQUEST = 1, 3, 4, 5

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tiltyard.core.execution import ExecResult, SandboxSpec
+from tiltyard.sandbox.native.id_ranges import FIRST_HOST_ID
 from tiltyard.sandbox.native.landlock import TCP_VERSION, landlock_version
-from tiltyard.sandbox.native.provider import FIRST_HOST_ID, NativeProvider
+from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.supervised import Sandbox
 
 pytestmark = [

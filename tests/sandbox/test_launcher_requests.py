@@ -13,8 +13,9 @@ from sandbox.processes import supervisors
 from tiltyard.core.errors import SandboxRefused
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.sandbox.native import cgroups
+from tiltyard.sandbox.native.create import CreateOrder
 from tiltyard.sandbox.native.image import Image, Record, RecordKind
-from tiltyard.sandbox.native.launcher import CreateOrder, End, Launcher
+from tiltyard.sandbox.native.launcher import End, Launcher
 from tiltyard.sandbox.native.netns import NetworkKind, NetworkOrder
 from tiltyard.sandbox.native.programs import native_program
 from tiltyard.sandbox.native.provider import NativeProvider, _stage_for

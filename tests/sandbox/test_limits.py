@@ -6,7 +6,6 @@ processes are not counted, and the program's own exit is all there is. These tes
 """
 
 import asyncio
-import os
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -16,7 +15,7 @@ import pytest
 
 from tiltyard.core.errors import SandboxRefused
 from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Limits, Reason, SandboxSpec
-from tiltyard.sandbox.native.cgroups import directories_of, read_or_empty
+from tiltyard.sandbox.native.cgroups import read_or_empty
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
 from tiltyard.sandbox.supervised import Sandbox
 
@@ -263,8 +262,7 @@ async def test_limits_are_in_the_kernels_own_files(
     trees = usable_hierarchies()
     held = {
         limit
-        for place in directories_of(trees, os.getpid())
-        if Path(place).name == made.id
+        for place in provider.places()
         for limit, value in files.items()
         if read_or_empty(Path(place) / limit).strip() == value
     }

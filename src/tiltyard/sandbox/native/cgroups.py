@@ -301,11 +301,9 @@ def remove_owner(hierarchies: Iterable[Hierarchy], owner: str) -> bool:
     return all(_remove(tree.base / owner) for tree in hierarchies)
 
 
-def directories_of(hierarchies: Iterable[Hierarchy], pid: int) -> frozenset[str]:
-    """Every cgroup that sandboxes of one process have now."""
-    return frozenset(
-        str(path) for tree in hierarchies for path in tree.base.glob(f"{PREFIX}{pid}-*/*/")
-    )
+def directories_of(hierarchies: Iterable[Hierarchy], owner: str) -> frozenset[str]:
+    """Every cgroup that an owner has for its sandboxes now."""
+    return frozenset(str(path) for tree in hierarchies for path in (tree.base / owner).glob("*/"))
 
 
 def start_time_of(pid: int) -> int | None:

@@ -120,8 +120,7 @@ class NativeHold:
         if self.outlet is not None:
             await self.outlet.ended()
 
-    def _end(self, gone: "asyncio.Future[End]") -> None:
+    def _end(self, _: "asyncio.Future[End]") -> None:
         self.destroy()
-        kept = {self._files, self._files.of_group(1)} if gone.result().cgroups_kept else set()
-        for files in {self._files, *self._group_files.values()} - kept:
+        for files in self._group_files.values():
             self._counters.close(files.paths)

@@ -9,12 +9,13 @@ import socket
 import struct
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tiltyard.core.errors import SandboxDied, SandboxError, SandboxRefused
-from tiltyard.sandbox.native.netns import Handed, NetworkKind, NetworkOrder
-from tiltyard.sandbox.protocol import text, texts
+from tiltyard.sandbox.native.create import CreateOrder
+from tiltyard.sandbox.native.netns import Handed, NetworkKind
+from tiltyard.sandbox.protocol import text
 
 _REPLY_BYTES_MAX = 4096
 _FDS_MAX = 4
@@ -25,75 +26,10 @@ _WORKER_TIMEOUT_S = 80.0
 """The launcher ends a worker after 60 s."""
 _EXIT_TIMEOUT_S = 6.0
 """It gives its sandboxes 4 s to be gone."""
-_REQUEST_IMAGE, _REQUEST_CREATE, _REQUEST_SNAPSHOT, _REQUEST_DROP, _REQUEST_COMPARE = range(1, 6)
-_FOR_ZYGOTES, _WRITABLE = 1, 2
+_REQUEST_IMAGE, _REQUEST_SNAPSHOT, _REQUEST_DROP, _REQUEST_COMPARE = 1, 3, 4, 5  # see `CreateOrder`
 _REPLY_OK, _REPLY_FAILED, _REPLY_GONE = 1, 2, 3
 _KEPT = "kept"
 _DOCTOR = "run `tiltyard doctor`; it tries each kernel feature and says what to enable."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateOrder:
-    """All that the launcher needs for one sandbox."""
-
-    id: str
-    image: int
-    disk_bytes: int
-    inodes: int
-    for_zygotes: bool
-    snapshot: int = 0
-    """Number of the snapshot to stand on; 0: none."""
-    writable: bool = False
-    lifetime_s: int
-    first_id: int
-    """First host id of the sandbox's range; of no effect for an ordinary user."""
-    network: NetworkOrder = field(default_factory=NetworkOrder)
-    oom_file: str
-    """Where the kernel will count its out-of-memory kills; empty when nowhere."""
-    pids_file: str = ""
-    memory_file: str = ""
-    """What is in its cgroups now; empty when nowhere."""
-    residue_bytes: int = 0
-    """Its cgroups are kept when no more than this is charged to them at its end; 0: never."""
-    there: bool = False
-    """They were kept from another sandbox, with the same limits."""
-    directories: Sequence[str]
-    grouped: Sequence[str] = ()
-    """Those of them below which each execution gets one of its own."""
-    unused: Sequence[str] = ()
-    """Directories that were kept and that nobody will use again."""
-    settings: Sequence[tuple[str, str]] = ()
-
-    def encode(self) -> bytes:
-        paths = [path for path, _ in self.settings]
-        values = [value for _, value in self.settings]
-        return b"".join(
-            (
-                struct.pack("<I", _REQUEST_CREATE),
-                text(self.id),
-                struct.pack(
-                    "<IIQQIIIIQ",
-                    self.image,
-                    self.snapshot,
-                    self.disk_bytes,
-                    self.inodes,
-                    _FOR_ZYGOTES * self.for_zygotes | _WRITABLE * self.writable,
-                    self.first_id,
-                    self.lifetime_s,
-                    self.there,
-                    self.residue_bytes,
-                ),
-                text(self.oom_file),
-                text(self.pids_file),
-                text(self.memory_file),
-                texts(self.directories),
-                texts(self.grouped),
-                texts(self.unused),
-                texts(paths),
-                texts(values),
-                self.network.encode(),
-            )
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +101,18 @@ class Launcher:
         self._loop.add_reader(requests.fileno(), self._on_readable)
 
     @classmethod
-    async def start(cls, *, launcher: Path, stage: Path, cgroups: Sequence[str]) -> "Launcher":
-        """Starts the process. Raises `SandboxRefused` with the failing call and the fix."""
+    async def start(
+        cls,
+        *,
+        launcher: Path,
+        stage: Path,
+        cgroups: Sequence[str],
+        held: Sequence[socket.socket] = (),
+    ) -> "Launcher":
+        """Starts the process, which keeps the sockets `held` open for as long as it lives.
+
+        Raises `SandboxRefused` with the failing call and the fix.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(0)
         host = -1
@@ -177,7 +123,7 @@ class Launcher:
             process = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec of a small program, once
                 argv,
                 stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), host),
+                pass_fds=(theirs.fileno(), host, *(each.fileno() for each in held)),
                 start_new_session=True,  # a terminal's Ctrl-C is this process's to handle
                 env={},
             )
@@ -237,6 +183,15 @@ class Launcher:
             listener, netlink = (socket.socket(fileno=fd) for fd in more)
             handed = Handed(listener=listener, netlink=netlink, errno=reply.errno, call=reply.step)
         return Made(control=socket.socket(fileno=control), pidfd=pidfd, handed=handed)
+
+    @property
+    def alive(self) -> bool:
+        return not self.lost.done()
+
+    def check_alive(self) -> None:
+        """Raises `SandboxDied` when the process has ended."""
+        if not self.alive:
+            raise SandboxDied("the sandbox launcher has ended.", fix="open a new provider.")
 
     async def snapshot(self, number: int, sandbox_id: str) -> None:
         """Copies a sandbox's layer into snapshot `number`. Raises `SandboxError`."""
@@ -301,8 +256,7 @@ class Launcher:
 
     def _sent(self, request: bytes, fds: Sequence[int]) -> bool:
         """Sends it, or returns False when there is no room."""
-        if self.lost.done():
-            raise SandboxDied("the sandbox launcher has ended.", fix="open a new provider.")
+        self.check_alive()
         try:
             socket.send_fds(self._socket, [request], fds)
         except BlockingIOError:

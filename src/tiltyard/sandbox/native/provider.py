@@ -6,9 +6,12 @@ import math
 import os
 import resource
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+import structlog
 
 from tiltyard.core.errors import SandboxError, SandboxRefused
 from tiltyard.core.execution import (
@@ -22,14 +25,16 @@ from tiltyard.core.execution import (
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.counters import CounterFiles
+from tiltyard.sandbox.native.create import CreateOrder
 from tiltyard.sandbox.native.hold import NativeHold
+from tiltyard.sandbox.native.id_ranges import IdRanges
 from tiltyard.sandbox.native.image import ENVIRONMENT_HOME, PACKAGES_HOME, Image, host_image
-from tiltyard.sandbox.native.launcher import CreateOrder, End, Launcher, Made
+from tiltyard.sandbox.native.launcher import End, Launcher, Made
 from tiltyard.sandbox.native.layers import Layers
 from tiltyard.sandbox.native.netns import order_of
 from tiltyard.sandbox.native.outlet import Outlet, check_bandwidth
 from tiltyard.sandbox.native.programs import native_program
-from tiltyard.sandbox.native.slots import Slots
+from tiltyard.sandbox.native.slots import Slot, Slots
 from tiltyard.sandbox.network.proxy import Proxies
 from tiltyard.sandbox.network.resolver import Resolver, SystemResolver
 from tiltyard.sandbox.network.rules import Rules, rules_of
@@ -38,10 +43,6 @@ from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.supervisor import Supervisor
 from tiltyard.sandbox.zygotes import Interpreter
 
-FIRST_HOST_ID = 2_000_000_000
-"""Start of the host ids that sandboxes get as root: above all that systemd hands out."""
-IDS_PER_SANDBOX = 65_536
-ID_RANGES = 30_000
 READY_TIMEOUT_S = 20.0
 REMOVE_TRIES_MAX = 2_000
 REMOVE_RETRY_S = 0.005
@@ -52,34 +53,42 @@ PIDS_MAX = 2**22
 SIZE_BYTES_MAX = 2**50
 LIFETIME_S_MAX = 30 * 24 * 3600
 SWEEP_EVERY_S = 600.0
-"""How often, while sandboxes are made, what dead owners left is looked for."""
+"""How often what dead owners left is looked for."""
 STAGES = ("/mnt", "/media", "/srv", "/opt", "/home", "/var/tmp", "/tmp")  # noqa: S108 - a mount point
 """Where the launcher may mount its stage, which only it sees; the first that hides no source."""
 
 _launchers = itertools.count()
-_ranges = itertools.count(os.getpid())
-"""Which id range is next. One count for all providers of a process, so that no two sandboxes of it
-share an id; it starts at the pid, so that those of other processes are elsewhere, mostly."""
+_log = structlog.get_logger(__name__)
 
 
 class NativeProvider:
     """Makes sandboxes on this machine. Use with `async with`; its end ends every sandbox."""
 
-    def __init__(self, *, image: Image | None = None, resolver: Resolver | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        image: Image | None = None,
+        resolver: Resolver | None = None,
+        sweep_every_s: float = SWEEP_EVERY_S,
+    ) -> None:
         """`image` None shows this machine (`host_image`); `resolver` None asks as its programs do,
-        and belongs to the provider."""
+        and belongs to the provider. What dead owners left is looked for every `sweep_every_s`."""
         self._image = image
         self._launcher: Launcher | None = None
         self._layers: Layers | None = None
         self._slots: Slots | None = None
         self._hierarchies: tuple[cgroups.Hierarchy, ...] = ()
         self._ids = itertools.count(1)
-        self._swept_s = 0.0
+        self._ranges = IdRanges()
+        self._sweep_every_s = sweep_every_s
+        self._sweep_timer: asyncio.TimerHandle | None = None
         self._connected: set[Supervisor] = set()
         self._proxies = Proxies(SystemResolver() if resolver is None else resolver)
         self._counters = CounterFiles()
         self._owner = ""
-        self.isolation = "root" if os.geteuid() == 0 else "user-namespace"
+        self._name = ""
+        self._as_root = os.geteuid() == 0
+        self.isolation = "root" if self._as_root else "user-namespace"
         """The rung of the ladder that is in force. There is no silent lower one."""
         self.enforced: Mapping[Limit, Enforcement] = {}
 
@@ -97,30 +106,40 @@ class NativeProvider:
         if self._image is None:
             self._image = await asyncio.to_thread(host_image)
         image = self._image
-        own_start = cgroups.start_time_of(os.getpid())
-        self._owner = f"{cgroups.PREFIX}{os.getpid()}-{own_start}-{next(_launchers)}"
+        own_start, number = cgroups.start_time_of(os.getpid()), next(_launchers)
+        self._owner = f"{cgroups.PREFIX}{os.getpid()}-{own_start}-{number}"
+        self._name = f"s{os.getpid()}-{number}"
         self._hierarchies = usable_hierarchies()
         swap = _swap_is_accounted(self._hierarchies)
-        await self._sweep()
+        await asyncio.to_thread(
+            cgroups.sweep, self._hierarchies, start_time_of=cgroups.start_time_of
+        )
         self.enforced = {
             **cgroups.enforcement(self._hierarchies),
             # Whether the kernel has it is seen when it is used: see `check_bandwidth`.
             Limit.NETWORK: Enforcement.QDISC,
         }
         self._enable(tree.base for tree in self._hierarchies)
-        self._launcher = await Launcher.start(
-            launcher=native_program("tiltyard-launcher"),
-            stage=_stage_for(image),
-            cgroups=[str(tree.base / self._owner) for tree in self._hierarchies],
-        )
-        await self._proxies.open()
         try:
+            self._launcher = await Launcher.start(
+                launcher=native_program("tiltyard-launcher"),
+                stage=_stage_for(image),
+                cgroups=[str(tree.base / self._owner) for tree in self._hierarchies],
+                # Sandboxes end a moment after a host that was killed, and have their ids till then.
+                held=[self._ranges.claim()] if self._as_root else [],
+            )
+        except BaseException:
+            self._ranges.close()
+            raise
+        try:
+            await self._proxies.open()
             self._enable(tree.base / self._owner for tree in self._hierarchies)
             await self._launcher.add_image(0, image.description())
             self._layers = Layers(self._launcher)
             self._slots = Slots(
                 self._hierarchies, owner=self._owner, swap=swap, counters=self._counters
             )
+            self._sweep_later()
         except BaseException:
             await self.aclose()
             raise
@@ -141,7 +160,10 @@ class NativeProvider:
         """
         if self._launcher is None:
             return
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
         await self._launcher.close()
+        self._ranges.close()
         # Its sandboxes are dead; nobody need have closed them for their sockets to go.
         for supervisor in tuple(self._connected):
             await supervisor.disconnect()
@@ -157,12 +179,26 @@ class NativeProvider:
             fix="end those processes; the next start removes the cgroups.",
         )
 
-    async def _sweep(self) -> None:
-        """Removes what owners that are dead have left; never a live one's."""
-        self._swept_s = asyncio.get_running_loop().time()
-        await asyncio.to_thread(
-            cgroups.sweep, self._hierarchies, start_time_of=cgroups.start_time_of
-        )
+    def places(self) -> frozenset[str]:
+        """The cgroups that its sandboxes have now; not those that wait, empty, for another."""
+        there = cgroups.directories_of(self._hierarchies, self._owner)
+        free = self._slots.free if self._slots is not None else ()
+        return there - {place for slot in free for place in slot.plan.directories}
+
+    def _sweep_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweep_timer = loop.call_later(self._sweep_every_s, self._sweep_beside)
+
+    def _sweep_beside(self) -> None:
+        sweep = partial(cgroups.sweep, self._hierarchies, start_time_of=cgroups.start_time_of)
+        sweeping = asyncio.get_running_loop().run_in_executor(None, sweep)
+        sweeping.add_done_callback(self._swept)
+
+    def _swept(self, sweeping: "asyncio.Future[int]") -> None:
+        if not sweeping.cancelled() and (error := sweeping.exception()) is not None:
+            _log.warning("sweep_failed", error=str(error))
+        if self._launcher is not None and self._launcher.alive:
+            self._sweep_later()
 
     def _enable(self, directories: Iterable[Path]) -> None:
         for tree, directory in zip(self._hierarchies, directories, strict=True):
@@ -183,15 +219,14 @@ class NativeProvider:
         slots = self._slots
         if launcher is None or image is None or layers is None or slots is None:
             raise SandboxError("the provider is not open.", fix="use it with `async with`.")
+        launcher.check_alive()
         rules = rules_of(spec.network)
         self._check(spec, image, for_zygotes=for_zygotes)
-        if asyncio.get_running_loop().time() - self._swept_s > SWEEP_EVERY_S:
-            await self._sweep()
-        number = next(self._ids)
-        id_ = SandboxId(f"s{number}")
+        id_ = SandboxId(f"{self._name}-{next(self._ids)}")
+        first_id = self._ranges.take() if self._as_root else 0
         slot, unused = slots.take(spec.limits, networked=spec.network.mode != NetworkMode.NONE)
         gone: asyncio.Future[End] = asyncio.get_running_loop().create_future()
-        gone.add_done_callback(lambda gone: slots.give_back(slot, gone.result()))
+        gone.add_done_callback(partial(self._take_back, slot, first_id))
         ends_s = asyncio.get_running_loop().time() + spec.lifetime_s
         made = await launcher.create(
             CreateOrder(
@@ -203,7 +238,7 @@ class NativeProvider:
                 snapshot=layers.number_of(spec),
                 writable=spec.writable,
                 lifetime_s=math.ceil(spec.lifetime_s),
-                first_id=FIRST_HOST_ID + next(_ranges) % ID_RANGES * IDS_PER_SANDBOX,
+                first_id=first_id,
                 network=order_of(spec.network),
                 oom_file=slot.files.oom,
                 pids_file=slot.files.pids_now,
@@ -241,6 +276,13 @@ class NativeProvider:
             egress=outlet,
         )
 
+    def _take_back(self, slot: Slot, first_id: int, gone: "asyncio.Future[End]") -> None:
+        """What a sandbox had that is gone, or was never made."""
+        if self._slots is not None:
+            self._slots.give_back(slot, gone.result())
+        if first_id:
+            self._ranges.give_back(first_id)
+
     async def _complete(
         self, id_: SandboxId, made: Made, hold: NativeHold, spec: SandboxSpec, rules: Rules
     ) -> Supervisor:
@@ -267,7 +309,7 @@ class NativeProvider:
     def _check(self, spec: SandboxSpec, image: Image, *, for_zygotes: bool) -> None:
         if spec.image != image.name:
             raise SandboxRefused(f"unknown image {spec.image!r}.", fix=f"use {image.name!r}.")
-        if spec.writable and self.isolation != "root":
+        if spec.writable and not self._as_root:
             raise SandboxRefused(
                 "an ordinary user cannot make a sandbox that may change the image's files: they "
                 "belong to an id that it does not have.",
@@ -314,7 +356,7 @@ def _problem_with(limits: Limits) -> str:
     for name, (least, most) in bounds.items():
         value = getattr(limits, name)
         kinds = (int, float) if name == "cpus" else int
-        if not isinstance(value, kinds) or not least <= value <= most:
+        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
             whole = "" if name == "cpus" else "a whole number "
             return f"{name} is {value!r}, and must be {whole}from {least} to {most} here"
     return ""

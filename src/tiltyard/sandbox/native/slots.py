@@ -1,9 +1,9 @@
 """The cgroups of sandboxes, used by one sandbox after the other.
 
-Making and removing cgroups costs a fifth of a sandbox, and their counters' files would have to be
-opened anew each time. So on cgroup v1 those that a sandbox left empty are used again by a later one
-with the same limits. Nothing can be seen of them inside, no process of the first is left when the
-second comes, and what they have counted until then is subtracted (docs/decisions/0015). On v2, and
+Making and removing cgroups costs a fifth of a sandbox. So on cgroup v1 those that a sandbox left
+empty are used again by a later one with the same limits. Nothing can be seen of them inside, no
+process of the first is left when the second comes, and what they have counted until then is
+subtracted (docs/decisions/0015). On v2, and
 where nobody counts processes, each sandbox has its own.
 
 The launcher makes them, finds out whether they are empty, and removes them; here it is decided
@@ -33,7 +33,7 @@ from tiltyard.sandbox.native.launcher import End
 
 KEPT_MAX = 64
 """So many slots are kept for others, in use and free ones together. A free one costs some 100 KB of
-the kernel's memory and, while its counters are open, a dozen descriptors."""
+the kernel's memory."""
 REST_S = 1.1 * CPU_PERIOD_US / 1e6
 """How long a slot stays free before it is used again: until then its CPU quota may be used up."""
 RESIDUE_SHARE = 16
@@ -71,11 +71,13 @@ class Slots:
         owner: str,
         swap: bool,
         counters: CounterFiles,
+        rest_s: float = REST_S,
     ) -> None:
         self._hierarchies = hierarchies
         self._owner = owner
         self._swap = swap
         self._counters = counters
+        self._rest_s = rest_s
         self._names = itertools.count(1)
         self._free: OrderedDict[Key, deque[Slot]] = OrderedDict()
         self._kept = 0
@@ -92,10 +94,11 @@ class Slots:
         key = (limits.memory_bytes, limits.pids, limits.cpus, networked)
         free = self._free.get(key)
         now_s = asyncio.get_running_loop().time()
-        if free and free[0].free_since_s + REST_S <= now_s:
+        while free and free[0].free_since_s + self._rest_s <= now_s:
             slot = free.popleft()
-            self._count_from_here(slot)
-            return slot, ()
+            if self._count_from_here(slot):
+                return slot, ()
+            self._kept -= 1  # somebody has removed it
         unused: tuple[str, ...] = ()
         if self._keeps and self._kept >= KEPT_MAX:
             unused = self._oldest_of_others(key)
@@ -120,10 +123,11 @@ class Slots:
 
     def give_back(self, slot: Slot, end: End) -> None:
         """Takes a slot whose sandbox is gone."""
+        self._counters.close((*slot.files.paths, *slot.files.of_group(1).paths))
         if not slot.residue_bytes:
             return
         if not end.cgroups_kept:
-            self._forget(slot)
+            self._kept -= 1
             return
         slot.there = True
         slot.free_since_s = asyncio.get_running_loop().time()
@@ -136,17 +140,15 @@ class Slots:
                 slot = free.popleft()
                 if not free:
                     del self._free[other]
-                self._forget(slot)
+                self._kept -= 1
                 return slot.plan.directories
         return ()
 
-    def _forget(self, slot: Slot) -> None:
-        self._kept -= 1
-        self._counters.close((*slot.files.paths, *slot.files.of_group(1).paths))
-
-    def _count_from_here(self, slot: Slot) -> None:
+    def _count_from_here(self, slot: Slot) -> bool:
+        """Notes what it has counted; False when it is no longer there."""
         slot.used = read_usage(slot.files, reset_peak=False, counters=self._counters)
         first = slot.files.of_group(1)
         still = restart_peak(first, counters=self._counters)
         used = read_usage(first, reset_peak=False, counters=self._counters)
         slot.used_first = Usage(cpu_s=used.cpu_s, memory_peak_bytes=still)
+        return None not in (slot.used.cpu_s, slot.used.memory_peak_bytes, used.cpu_s, still)
