@@ -12,6 +12,8 @@ from tiltyard.sandbox.snapshots import Snapshot
 
 SNAPSHOTS_MAX = 256
 """The same in native/snapshots.h."""
+_TOO_MANY_CHANGES = ": differences: "
+"""The step at which native/differences.c stops; the limits are there."""
 
 
 class Layers:
@@ -73,7 +75,17 @@ class Layers:
 
     async def changes(self, sandbox_id: SandboxId) -> bytes:
         """The records of what a sandbox changed. Raises `SandboxError`."""
-        return await self._launcher.changes(sandbox_id)
+        try:
+            return await self._launcher.changes(sandbox_id)
+        except SandboxRefused as refused:
+            if _TOO_MANY_CHANGES not in refused.message:
+                raise
+            raise SandboxRefused(
+                f"sandbox {sandbox_id} changed too much to be told: more than 100,000 changes or "
+                "32 MiB of paths.",
+                fix="remove what no one wants to see (caches, builds) and ask again, fetch what is "
+                "wanted with `files`, or take a snapshot before such work and diff its fork.",
+            ) from None
 
     async def _drop_abandoned(self) -> None:
         # One at a time: dropped twice, a number would be given to two snapshots.
