@@ -1,6 +1,7 @@
 """The snapshots of one provider, and what is asked of the launcher about sandboxes' layers."""
 
 import asyncio
+import re
 import secrets
 from dataclasses import replace
 
@@ -12,6 +13,8 @@ from tiltyard.sandbox.snapshots import Snapshot
 
 SNAPSHOTS_MAX = 256
 """The same in native/snapshots.h."""
+_TOO_MUCH_MEMORY = re.compile(r": memory for snapshots \((\d+) MiB\): ")
+"""The step at which native/snapshots.c stops, with all that they may hold together."""
 _TOO_MANY_CHANGES = ": differences: "
 """The step at which native/differences.c stops; the limits are there."""
 
@@ -43,7 +46,10 @@ class Layers:
         return number
 
     async def snapshot(self, sandbox_id: SandboxId, spec: SandboxSpec) -> Snapshot:
-        """Copies a sandbox's layer. Raises `SandboxError`, with nothing left behind."""
+        """Copies a sandbox's layer.
+
+        Raises `SandboxError`, with nothing left behind, also when all of them would hold too much.
+        """
         await self._drop_abandoned()
         if not self._free:
             raise SandboxError(
@@ -53,8 +59,15 @@ class Layers:
         number = self._free.pop()
         try:
             await self._launcher.snapshot(number, sandbox_id)
-        except SandboxError:
+        except SandboxError as error:
             self._free.append(number)
+            if too_much := _TOO_MUCH_MEMORY.search(error.message):
+                raise SandboxError(
+                    f"sandbox {sandbox_id}: with its snapshot, all of them would hold more than "
+                    f"{too_much[1]} MiB, a quarter of the memory here.",
+                    fix="drop those that no more forks are wanted from and close the forks that "
+                    "stand on them, or remove files before you freeze the rest.",
+                ) from None
             raise
         except BaseException:
             # The launcher finishes its copy all the same.
