@@ -81,8 +81,9 @@ static const char *copy_bytes(int from, int to, off_t size) {
       size_t wanted = end - at < (off_t)sizeof chunk ? (size_t)(end - at) : sizeof chunk;
       ssize_t got = pread(from, chunk, wanted, at);
       if (got <= 0) return got ? "read" : NULL;
-      if (pwrite(to, chunk, (size_t)got, at) != got) return "write";
-      at += got;
+      ssize_t wrote = pwrite(to, chunk, (size_t)got, at); /* a part, when the rest has no room */
+      if (wrote <= 0) return "write";
+      at += wrote;
     }
   }
   return NULL;

@@ -223,11 +223,17 @@ const char *rootfs_set_up(void) {
   return NULL;
 }
 
+/* Read-only in the end, for the machine's settings and for a program's own entry: there it could take
+ * back that the kernel ends it before the supervisor, and before what is outside (oom_score_adj). The
+ * minimum that the kernel keeps of a score is no help: only CAP_SYS_RESOURCE of the host sets one, and a
+ * supervisor whose children inherit it could not go back to its own score. A zygote gives each of its
+ * runs a /proc of its own. */
 static const char *mount_proc(const struct rootfs *rootfs) {
   if (mount("proc", staged("box/root/proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL))
     return "mount(proc)";
   const char *failed = rootfs->first_id ? NULL : share_watches();
   if (failed || rootfs->for_zygotes) return failed;
+  if (set_mount_flags(staged("box/root/proc"), MOUNT_ATTR_RDONLY)) return "mount_setattr(proc)";
   for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
     if (!masks[i].here) continue;
     const char *at = staged("box/root/proc/%s", masks[i].name);
@@ -236,9 +242,6 @@ static const char *mount_proc(const struct rootfs *rootfs) {
   /* Root inside owns the supervisor's entries, and could give it a bad name with the kernel
    * (oom_score_adj, autogroup); nobody inside has business with them. */
   if (mount(staged("empty"), staged("box/root/proc/1"), NULL, MS_BIND, NULL)) return "bind(proc/1)";
-  const char *settings = staged("box/root/proc/sys");
-  if (mount(settings, settings, NULL, MS_BIND, NULL)) return "bind(proc/sys)";
-  if (set_mount_flags(settings, MOUNT_ATTR_RDONLY)) return "mount_setattr(proc/sys)";
   const char *boot_id = staged("box/root/proc/sys/kernel/random/boot_id");
   if (mount(staged("boot-id"), boot_id, NULL, MS_BIND, NULL)) return "bind(boot_id)";
   return NULL;

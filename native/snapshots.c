@@ -8,6 +8,10 @@
  * Copying takes as long as there are files, so it is done by a worker, a fork of the launcher, which
  * dies with it and has a deadline. What a worker tells goes through a pipe; a worker that ends without a
  * word has failed.
+ *
+ * What a snapshot holds is counted in no sandbox's cgroup, so all of them together have a bound. Each
+ * counts with what its tmpfs says that it holds, until the last fork that stands on it is gone; while it
+ * is being made, with what its sandbox's own holds, and its tmpfs is no bigger than what is left.
  */
 #include "snapshots.h"
 
@@ -22,21 +26,26 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "copytree.h"
 #include "differences.h"
+#include "memory.h"
 #include "stage.h"
 
 #define WORKER_S_MAX 60
 #define REQUEST_ID_BYTES 64
 #define WORKERS_MAX 64
+#define INODE_BYTES 1024 /* of the kernel's memory, with its name: an empty file holds no more */
+#define PAGE_BYTES 4096
 
 struct snapshot {
   bool used, made, dropped;
   uint32_t below, image, users;
   bool writable;
+  uint64_t bytes; /* that it holds, or will when it is made */
 };
 
 struct word {
@@ -50,6 +59,7 @@ struct worker {
   int word;          /* the pipe; -1: none */
   uint32_t snapshot; /* that it makes; 0: none */
   int layer;         /* the mount that it fills; -1: none */
+  bool squeezed;     /* that mount is smaller than the sandbox's own, for want of memory */
 };
 
 static struct snapshot snapshots[SNAPSHOTS_MAX + 1];
@@ -179,6 +189,33 @@ const char *differences_start(struct text request, const struct rootfs *of, int 
   return start(worker, of, into);
 }
 
+static uint64_t bytes_max(void) {
+  static uint64_t bytes;
+  if (!bytes) bytes = memory_bytes_here() / SNAPSHOTS_MEMORY_PART;
+  return bytes;
+}
+
+static uint64_t bytes_left(void) {
+  uint64_t held = 0;
+  for (int number = 1; number <= SNAPSHOTS_MAX; number++)
+    if (snapshots[number].used) held += snapshots[number].bytes;
+  return held < bytes_max() ? bytes_max() - held : 0;
+}
+
+static uint64_t bytes_in(int layer) {
+  struct statfs about;
+  if (fstatfs(layer, &about)) return bytes_max(); /* the worst that it could be */
+  return (about.f_blocks - about.f_bfree) * (uint64_t)about.f_bsize +
+         (about.f_files - about.f_ffree) * INODE_BYTES;
+}
+
+static const char *too_much(void) {
+  static char step[60];
+  snprintf(step, sizeof step, "memory for snapshots (%llu MiB)", (unsigned long long)bytes_max() >> 20);
+  errno = ENOMEM;
+  return step;
+}
+
 static uint32_t chain_length(uint32_t number) {
   uint32_t length = 0;
   for (; number; number = snapshot_below(number)) length++;
@@ -195,7 +232,10 @@ const char *snapshot_take(struct text request, uint32_t number, const struct roo
     errno = E2BIG;
     return "snapshots of snapshots";
   }
-  worker->layer = layer_make(of->disk_bytes, of->inodes, 0);
+  uint64_t left = bytes_left(), expected = bytes_in(of->layer);
+  if (left < PAGE_BYTES) return too_much(); /* and a tmpfs of no bytes would have no bound */
+  worker->squeezed = left < of->disk_bytes;
+  worker->layer = layer_make(worker->squeezed ? left : of->disk_bytes, of->inodes, 0);
   if (worker->layer < 0) return "mount(tmpfs)";
   const char *failed = start(worker, of, -1);
   if (failed) {
@@ -206,7 +246,8 @@ const char *snapshot_take(struct text request, uint32_t number, const struct roo
   }
   worker->snapshot = number;
   snapshots[number] = (struct snapshot){.used = true, .dropped = true, .image = of->image, .users = 1,
-                                        .writable = of->writable, .below = of->snapshot};
+                                        .writable = of->writable, .below = of->snapshot,
+                                        .bytes = expected < left ? expected : left};
   if (of->snapshot) snapshots[of->snapshot].users++;
   return NULL;
 }
@@ -216,6 +257,11 @@ static const char *settle(const struct worker *worker, const char *failed) {
   struct snapshot *snapshot = &snapshots[worker->snapshot];
   const char *place = staged("snapshot-%u", worker->snapshot);
   struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY};
+  if (failed && errno == ENOSPC && worker->squeezed) failed = too_much();
+  snapshot->bytes = 0;
+  uint64_t bytes = bytes_in(worker->layer);
+  if (!failed && bytes > bytes_left()) failed = too_much();
+  snapshot->bytes = bytes;
   if (!failed && mkdir(place, 0755)) failed = "mkdir(snapshot)";
   if (!failed &&
       syscall(SYS_mount_setattr, worker->layer, "", AT_EMPTY_PATH, &attributes, sizeof attributes))

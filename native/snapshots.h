@@ -10,6 +10,8 @@
 #include "rootfs.h"
 
 #define SNAPSHOTS_MAX 256
+/* Of what memory there is here, all snapshots may hold one part in so many. */
+#define SNAPSHOTS_MEMORY_PART 4
 #define SNAPSHOT_CHAIN_MAX 8 /* snapshots of forks of snapshots of ... */
 
 /* The snapshot that this one was forked from; 0: none, or there is no such snapshot. */
@@ -27,7 +29,8 @@ const char *snapshot_drop(uint32_t number);
 /* What a worker's end is told with. `failed` NULL: it went well. */
 typedef void worker_told(struct text request, int error, const char *failed);
 
-/* Starts a worker that copies a sandbox's layer into the new snapshot `number`. */
+/* Starts a worker that copies a sandbox's layer into the new snapshot `number`. When all snapshots
+ * would hold too much memory, now or in the end, the step is "memory for snapshots (N MiB)". */
 const char *snapshot_take(struct text request, uint32_t number, const struct rootfs *of);
 /* Starts a worker that writes what a sandbox changed into `into`. */
 const char *differences_start(struct text request, const struct rootfs *of, int into);

@@ -1,13 +1,14 @@
 """What a sandbox changed, as its layer tells it."""
 
 import stat
+from dataclasses import replace
 
 import pytest
 
 from sandbox.conftest import RunPython
 from tiltyard.core.changes import ChangeKind, FileChange
 from tiltyard.core.errors import SandboxRefused
-from tiltyard.core.execution import SandboxSpec
+from tiltyard.core.execution import Limits, SandboxSpec
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.supervised import Sandbox
 
@@ -121,10 +122,37 @@ async def test_long_paths_do_not_fill_the_memory_of_the_host(
 ) -> None:
     """Each has 46 KB. A program need not name a path to make it; whoever is told of it must."""
     assert (await python(DEEP)).ok
-    with pytest.raises(SandboxRefused, match="differences"):
+    with pytest.raises(SandboxRefused, match="more than 100,000 changes or 32 MiB of paths"):
         await sandbox.diff()
     await sh(sandbox, "rm -rf d*; echo x > left")
     assert kinds(await sandbox.diff()) == {"/workspace/left": ADDED}
+
+
+MANY = """
+import os
+os.mkdir("many")
+for number in range(100_000):
+    os.mknod(f"many/{number}")
+"""
+
+
+@pytest.mark.slow
+async def test_more_changes_than_are_told_is_an_error_that_says_so(
+    provider: NativeProvider, spec: SandboxSpec, limits: Limits
+) -> None:
+    sandbox = await provider.create(replace(spec, limits=replace(limits, inodes=110_000)))
+    assert (await sandbox.run(["python3", "-ISc", MANY])).ok
+    with pytest.raises(SandboxRefused) as refused:
+        await sandbox.diff()
+    said = str(refused.value)
+    assert f"sandbox {sandbox.id} changed too much" in said
+    assert "more than 100,000 changes or 32 MiB of paths" in said
+    assert "remove what no one wants to see" in said
+    assert "Argument list" not in said
+    assert "doctor" not in said
+    await sh(sandbox, "rm many/0")
+    assert len(await sandbox.diff()) == 100_000
+    await sandbox.close()
 
 
 @pytest.mark.slow

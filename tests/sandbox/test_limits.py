@@ -329,3 +329,24 @@ async def test_limits_of_two_sandboxes_are_apart(
     assert good.result().stdout.text == "fine\n"
     await one.close()
     await other.close()
+
+
+async def test_a_program_stays_the_first_to_go_when_memory_runs_out(python: RunPython) -> None:
+    """Before its supervisor, and before what is outside."""
+    done = await python(
+        """
+        import os, sys
+        for task in ("self", "thread-self", f"self/task/{os.getpid()}", str(os.getpid())):
+            for name in ("oom_score_adj", "oom_adj"):
+                try:
+                    os.write(os.open(f"/proc/{task}/{name}", os.O_WRONLY), b"0")
+                except OSError:
+                    continue
+        print(open("/proc/self/oom_score_adj").read(), end="")
+        sys.stdout.flush()
+        with open("/proc/self/fd/1", "w") as out, open("/dev/stderr", "w"):
+            out.write("what is open is no part of /proc")
+        """
+    )
+    assert done.ok, done.stderr.text
+    assert done.stdout.text == "1000\nwhat is open is no part of /proc"

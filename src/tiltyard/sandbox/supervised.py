@@ -247,7 +247,8 @@ class Sandbox:
         """Freezes the files as they are; programs stand still meanwhile, then the sandbox goes on.
 
         `/dev/shm`, sockets and what programs hold in memory are no part of it. Raises
-        `SandboxError` when it would be too big, too deep, or one too many.
+        `SandboxError` when it would be too deep or one too many, or when all snapshots would hold
+        more than a quarter of the memory that this process may have; nothing is left of it then.
         """
         self._check_open()
         made: Snapshot | None = None

@@ -196,7 +196,7 @@ class Zygote:
             source = f"{PRIVATE}/{name}"
             os.mkdir(source, 0o1777)
             mount(source, target, None, MS_BIND, None)
-        mount("proc", "/proc", "proc", flags | MS_NOEXEC, "subset=pid")
+        mount("proc", "/proc", "proc", flags | MS_NOEXEC | MS_RDONLY, "subset=pid")
         os.umask(0o022)
         os.chdir("/workspace")
 

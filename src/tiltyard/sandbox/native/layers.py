@@ -1,6 +1,7 @@
 """The snapshots of one provider, and what is asked of the launcher about sandboxes' layers."""
 
 import asyncio
+import re
 import secrets
 from dataclasses import replace
 
@@ -12,6 +13,10 @@ from tiltyard.sandbox.snapshots import Snapshot
 
 SNAPSHOTS_MAX = 256
 """The same in native/snapshots.h."""
+_TOO_MUCH_MEMORY = re.compile(r": memory for snapshots \((\d+) MiB\): ")
+"""The step at which native/snapshots.c stops, with all that they may hold together."""
+_TOO_MANY_CHANGES = ": differences: "
+"""The step at which native/differences.c stops; the limits are there."""
 
 
 class Layers:
@@ -41,7 +46,10 @@ class Layers:
         return number
 
     async def snapshot(self, sandbox_id: SandboxId, spec: SandboxSpec) -> Snapshot:
-        """Copies a sandbox's layer. Raises `SandboxError`, with nothing left behind."""
+        """Copies a sandbox's layer.
+
+        Raises `SandboxError`, with nothing left behind, also when all of them would hold too much.
+        """
         await self._drop_abandoned()
         if not self._free:
             raise SandboxError(
@@ -51,8 +59,15 @@ class Layers:
         number = self._free.pop()
         try:
             await self._launcher.snapshot(number, sandbox_id)
-        except SandboxError:
+        except SandboxError as error:
             self._free.append(number)
+            if too_much := _TOO_MUCH_MEMORY.search(error.message):
+                raise SandboxError(
+                    f"sandbox {sandbox_id}: with its snapshot, all of them would hold more than "
+                    f"{too_much[1]} MiB, a quarter of the memory here.",
+                    fix="drop those that no more forks are wanted from and close the forks that "
+                    "stand on them, or remove files before you freeze the rest.",
+                ) from None
             raise
         except BaseException:
             # The launcher finishes its copy all the same.
@@ -73,7 +88,17 @@ class Layers:
 
     async def changes(self, sandbox_id: SandboxId) -> bytes:
         """The records of what a sandbox changed. Raises `SandboxError`."""
-        return await self._launcher.changes(sandbox_id)
+        try:
+            return await self._launcher.changes(sandbox_id)
+        except SandboxRefused as refused:
+            if _TOO_MANY_CHANGES not in refused.message:
+                raise
+            raise SandboxRefused(
+                f"sandbox {sandbox_id} changed too much to be told: more than 100,000 changes or "
+                "32 MiB of paths.",
+                fix="remove what no one wants to see (caches, builds) and ask again, fetch what is "
+                "wanted with `files`, or take a snapshot before such work and diff its fork.",
+            ) from None
 
     async def _drop_abandoned(self) -> None:
         # One at a time: dropped twice, a number would be given to two snapshots.

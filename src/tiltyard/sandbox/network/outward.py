@@ -6,14 +6,12 @@ import socket
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
+from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.network.addresses import Address
 from tiltyard.sandbox.network.decisions import EgressLog, Form
-from tiltyard.sandbox.network.resolver import Resolver
+from tiltyard.sandbox.network.lookups import Lookups, LookupsBusy
 from tiltyard.sandbox.network.rules import Cause, Rules, parse_host
 
-RESOLVE_TIMEOUT_S = 10.0
-RESOLVING_MAX = 4
-"""Look-ups of one sandbox at once, so that none takes all the threads from its neighbours."""
 CONNECT_TIMEOUT_S = 10.0
 CONNECT_TRIES_MAX = 3
 BUFFER_BYTES = 512 * 1024
@@ -41,11 +39,13 @@ class NotConnected(Exception):
 class Outward:
     """Makes the connections of one sandbox."""
 
-    def __init__(self, rules: Rules, resolver: Resolver, log: EgressLog) -> None:
+    def __init__(
+        self, sandbox_id: SandboxId, *, rules: Rules, lookups: Lookups, log: EgressLog
+    ) -> None:
+        self._sandbox_id = sandbox_id
         self._rules = rules
-        self._resolver = resolver
+        self._lookups = lookups
         self._log = log
-        self._resolving = asyncio.Semaphore(RESOLVING_MAX)
 
     async def connect(self, wanted: Wanted) -> socket.socket:
         """A connected socket, the caller's to close. Raises `NotConnected`."""
@@ -77,8 +77,9 @@ class Outward:
             raise self._denied(wanted, judgement.cause)
         addresses: tuple[Address, ...] = ()
         try:
-            async with self._resolving, asyncio.timeout(RESOLVE_TIMEOUT_S):
-                addresses = await self._resolver.resolve(name)
+            addresses = await self._lookups.resolve(name, by=self._sandbox_id)
+        except LookupsBusy:
+            raise self._denied(wanted, Cause.LOOKUPS_BUSY) from None
         except TimeoutError:
             pass  # as good as none
         if not addresses:

@@ -21,6 +21,7 @@ from tiltyard.core.errors import SandboxDied, SandboxError
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.network import socks
 from tiltyard.sandbox.network.decisions import EgressLog, Form
+from tiltyard.sandbox.network.lookups import Lookups
 from tiltyard.sandbox.network.outward import NotConnected, Outward, Wanted
 from tiltyard.sandbox.network.relay import Inlet, Relay, linger
 from tiltyard.sandbox.network.requests import (
@@ -55,6 +56,8 @@ class Patience:
 
     ask_s: float = 10.0
     """From its start to the whole of what it asks: longer, and it is held for its own sake."""
+    resolve_s: float = 10.0
+    """For one look-up, the wait for its turn included."""
     idle_s: float = 120.0
     """Without a byte in either direction."""
     total_s: float = 3600.0
@@ -72,7 +75,7 @@ class EgressProxy:
         listener: socket.socket,
         *,
         rules: Rules,
-        resolver: Resolver,
+        lookups: Lookups,
         places: Places,
         turns: Turns,
         patience: Patience,
@@ -81,7 +84,7 @@ class EgressProxy:
         self.log = EgressLog(sandbox_id)
         self._sandbox_id = sandbox_id
         self._listener = listener
-        self._outward = Outward(rules, resolver, self.log)
+        self._outward = Outward(sandbox_id, rules=rules, lookups=lookups, log=self.log)
         self._places = places
         self._turns = turns
         self._patience = patience
@@ -235,12 +238,14 @@ class Proxies:
         self._patience = patience
         self._resolver = resolver
         self._places = Places() if places is None else places
+        self._lookups = Lookups(resolver, patience_s=patience.resolve_s)
         self._group = asyncio.TaskGroup()
         self._turns = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._open = False
 
     async def open(self) -> None:
+        await self._lookups.open()
         await self._group.__aenter__()
         self._open = True
 
@@ -250,6 +255,7 @@ class Proxies:
         for task in tuple(self._tasks):
             task.cancel()
         await self._group.__aexit__(None, None, None)
+        await self._lookups.aclose()
         self._resolver.close()
 
     def start(self, sandbox_id: SandboxId, listener: socket.socket, rules: Rules) -> "Served":
@@ -263,7 +269,7 @@ class Proxies:
             sandbox_id,
             listener,
             rules=rules,
-            resolver=self._resolver,
+            lookups=self._lookups,
             places=self._places,
             turns=self._turns,
             patience=self._patience,
@@ -309,6 +315,8 @@ def _socks_code(cause: Cause | None) -> socks.SocksReply:
     match cause:
         case None:
             return socks.SocksReply.REFUSED
+        case Cause.LOOKUPS_BUSY:
+            return socks.SocksReply.FAILED
         case Cause.UNRESOLVED:
             return socks.SocksReply.HOST_UNREACHABLE
         case _:
@@ -321,6 +329,8 @@ def _http_refusal(host: str, port: int, cause: Cause | None) -> bytes:
             return refusal(502, f"{host}:{port} does not accept the connection")
         case Cause.UNRESOLVED:
             return refusal(502, f"{host} has no address")
+        case Cause.LOOKUPS_BUSY:
+            return refusal(503, f"{host} was not looked up: other look-ups of this sandbox hang")
         case Cause.MALFORMED:
             return refusal(400, "the host is neither a name nor an address in its usual spelling")
         case _:

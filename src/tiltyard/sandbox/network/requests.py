@@ -37,6 +37,7 @@ _TITLES = {
     411: "Length Required",
     431: "Request Header Fields Too Large",
     502: "Bad Gateway",
+    503: "Service Unavailable",
 }
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 

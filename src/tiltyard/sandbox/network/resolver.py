@@ -2,14 +2,16 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from typing import Protocol
 
 from tiltyard.sandbox.network.addresses import Address, unmapped
 
-THREADS_MAX = 8
-"""A look-up that hangs holds a thread until the C library gives up, so they are few and our own."""
+LOOKUPS_MAX = 32
+"""At once, of all sandboxes: `lookups` shares them out. One that hangs holds a thread until the C
+library gives up, so the threads are our own."""
 ADDRESSES_MAX = 8
 
 
@@ -17,7 +19,11 @@ class Resolver(Protocol):
     """Finds addresses."""
 
     async def resolve(self, name: str) -> tuple[Address, ...]:
-        """The addresses of a name, best first; none when it has none or cannot be looked up."""
+        """The addresses of a name, best first; none when it has none or cannot be looked up.
+
+        It returns only when it holds nothing any more: until then it has its sandbox's place,
+        whether anybody waits for it or not. It is cancelled only at the end of the provider.
+        """
         ...
 
     def close(self) -> None:
@@ -28,12 +34,14 @@ class Resolver(Protocol):
 class SystemResolver:
     """Asks as every program of this machine does: its hosts file, then its name servers."""
 
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(THREADS_MAX, "tiltyard-resolver")
+    def __init__(self, look_up: Callable[[str], tuple[Address, ...]] | None = None) -> None:
+        """`look_up` is what a thread does; None asks the C library."""
+        self._look_up = _look_up if look_up is None else look_up
+        self._threads = ThreadPoolExecutor(LOOKUPS_MAX, "tiltyard-resolver")
 
     async def resolve(self, name: str) -> tuple[Address, ...]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, _look_up, name)
+        return await loop.run_in_executor(self._threads, self._look_up, name)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

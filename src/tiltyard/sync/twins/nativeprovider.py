@@ -10,20 +10,28 @@ from tiltyard.core.execution import Enforcement, Limit, SandboxSpec
 from tiltyard.sandbox.network.resolver import Resolver as AsyncResolver
 from tiltyard.sync.twin import OpenTwin, Twin
 from tiltyard.sync.twins.sandbox import Sandbox
-from tiltyard.wiring import Image, NativeProvider as AsyncNativeProvider
+from tiltyard.wiring import SWEEP_EVERY_S, Image, NativeProvider as AsyncNativeProvider
 
 
 class NativeProvider(OpenTwin[AsyncNativeProvider]):
     """Makes sandboxes on this machine. Use with `with`; its end ends every sandbox."""
 
     def __init__(
-        self, *, image: Image | None = None, resolver: Twin[AsyncResolver] | None = None
+        self,
+        *,
+        image: Image | None = None,
+        resolver: Twin[AsyncResolver] | None = None,
+        sweep_every_s: float = SWEEP_EVERY_S,
     ) -> None:
         """`image` None shows this machine (`host_image`); `resolver` None asks as its programs do,
-        and belongs to the provider.
+        and belongs to the provider. What dead owners left is looked for every `sweep_every_s`.
         """
         super().__init__(
-            AsyncNativeProvider(image=image, resolver=None if resolver is None else resolver._real)
+            AsyncNativeProvider(
+                image=image,
+                resolver=None if resolver is None else resolver._real,
+                sweep_every_s=sweep_every_s,
+            )
         )
 
     @property
@@ -34,6 +42,10 @@ class NativeProvider(OpenTwin[AsyncNativeProvider]):
     @property
     def enforced(self) -> Mapping[Limit, Enforcement]:
         return self._real.enforced
+
+    def places(self) -> frozenset[str]:
+        """The cgroups that its sandboxes have now; not those that wait, empty, for another."""
+        return self._read(self._real.places)
 
     def create(self, spec: SandboxSpec, *, for_zygotes: bool = False) -> Sandbox:
         """Makes a sandbox. With `for_zygotes`, one that may start zygotes.

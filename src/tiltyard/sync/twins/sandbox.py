@@ -226,7 +226,8 @@ class Sandbox(Twin[AsyncSandbox]):
         """Freezes the files as they are; programs stand still meanwhile, then the sandbox goes on.
 
         `/dev/shm`, sockets and what programs hold in memory are no part of it. Raises
-        `SandboxError` when it would be too big, too deep, or one too many.
+        `SandboxError` when it would be too deep or one too many, or when all snapshots would hold
+        more than a quarter of the memory that this process may have; nothing is left of it then.
         """
         it = self._call(self._real.snapshot)
         return Snapshot(it, self._portal)
