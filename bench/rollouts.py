@@ -16,7 +16,7 @@ from pathlib import Path
 from board import Board
 from peers import bwrap_argv, bwrap_python, run_program
 from race import PeerFailed, System, race
-from sandboxes import SPEC
+from sandboxes import SPEC, at_rest
 from tiltyard.core.errors import SandboxError
 from tiltyard.core.ids import GroupId, RolloutId, TaskId
 from tiltyard.core.task import CallSuite, PytestSuite, Split, Submission, Task
@@ -136,7 +136,11 @@ async def under_load(board: Board) -> None:
     ):
         racing = [
             System(name="one-turn", once=_rollouts(pool, verifier, tasks, turns_max=1)),
-            System(name="two-turns", once=_rollouts(pool, verifier, tasks, turns_max=2)),
+            System(
+                name="two-turns",
+                once=_rollouts(pool, verifier, tasks, turns_max=2),
+                settle=lambda: at_rest(pool),
+            ),
             *_pytest_peers(board, "rollouts", tasks),
         ]
         await race(board, "rollouts", racing, concurrency=CONCURRENCY, slice_s=SLICE_S)

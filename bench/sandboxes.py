@@ -53,12 +53,7 @@ async def systems(board: Board, bench: str) -> AsyncIterator[list[System]]:
                 await _run_in(sandbox)
 
         async def full() -> None:
-            try:
-                async with asyncio.timeout(SETTLE_TIMEOUT_S):
-                    while pool.counts.warm < WARM:  # noqa: ASYNC110 - a full pool tells nobody
-                        await asyncio.sleep(SETTLE_LOOK_S)
-            except TimeoutError:
-                raise SandboxError(f"the pool is not full again: {pool.counts}") from None
+            await at_rest(pool, warm=WARM)
 
         async def cold() -> None:
             sandbox = await provider.create(SPEC)
@@ -81,6 +76,22 @@ async def systems(board: Board, bench: str) -> AsyncIterator[list[System]]:
         else:
             racing.append(System(name="bwrap", once=lambda: run_program(wrapped), peer=True))
         yield racing
+
+
+async def at_rest(pool: Pool, *, warm: int = 0) -> None:
+    """Waits until what was given back is gone and nothing is being made; `warm`: and so many are.
+
+    Nothing of a pool's work falls into another system's slice then.
+    """
+    try:
+        async with asyncio.timeout(SETTLE_TIMEOUT_S):
+            while True:
+                counts = pool.counts
+                if not counts.closing and not counts.creating and counts.warm >= warm:
+                    return
+                await asyncio.sleep(SETTLE_LOOK_S)  # a pool at rest tells nobody
+    except TimeoutError:
+        raise SandboxError(f"the pool is not at rest: {pool.counts}") from None
 
 
 async def _run_in(sandbox: Sandbox) -> None:

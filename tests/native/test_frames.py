@@ -22,6 +22,7 @@ from tiltyard.sandbox.protocol import (
     spawn_body,
     text,
     texts,
+    variables_field,
 )
 
 LIMITS = ProgramLimits(
@@ -41,7 +42,7 @@ GOOD = [
         1,
         spawn_body(
             argv=["true", "a"],
-            env={"A": "b"},
+            variables=variables_field({"A": "b"}),
             cwd="/",
             stdin=b"in",
             limits=LIMITS,
@@ -53,7 +54,7 @@ GOOD = [
         8,
         spawn_body(
             argv=["cat"],
-            env={},
+            variables=variables_field({}),
             cwd="/",
             stdin=b"",
             limits=LIMITS,
@@ -68,7 +69,7 @@ GOOD = [
         9,
         spawn_body(
             argv=["cat"],
-            env={},
+            variables=variables_field({}),
             cwd="/",
             stdin=b"",
             limits=LIMITS,

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tiltyard.core.execution import ExecResult
-from tiltyard.sandbox.native.image import Image, RecordKind, host_image
+from tiltyard.core.execution import ExecResult, SandboxSpec
+from tiltyard.sandbox.native.image import PYTHON_HOME, Image, RecordKind, host_image
+from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.supervised import Sandbox
 
 RunPython = Callable[..., Awaitable[ExecResult]]
@@ -51,6 +52,34 @@ def test_every_copied_file_is_a_public_one(image: Image) -> None:
 def test_the_description_is_bounded_and_repeatable(image: Image) -> None:
     assert host_image().description() == image.description()
     assert len(image.description()) < 8 << 20
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("cached", [True, False])
+async def test_python_finds_its_library_in_either_way(
+    spec: SandboxSpec, tmp_path: Path, cached: bool
+) -> None:
+    """By the loader's cache, or by a variable that nothing else needs where there is no cache."""
+    image = host_image() if cached else host_image(loader_cache=tmp_path / "none")
+    outside = not Path(sys.base_prefix).resolve().is_relative_to("/usr")
+    shared = outside and bool(sysconfig.get_config_var("Py_ENABLE_SHARED"))
+    assert ("LD_LIBRARY_PATH" in image.environment) == (shared and not cached)
+    async with NativeProvider(image=image) as provider:
+        sandbox = await provider.create(spec)
+        maps = await sandbox.run(["python", "-c", "print(open('/proc/self/maps').read())"])
+        await sandbox.close()
+    assert maps.ok, maps.stderr.text
+    libraries = {line.split()[-1] for line in maps.stdout.text.splitlines() if "libpython" in line}
+    assert {str(Path(library).parent) for library in libraries} <= {f"{PYTHON_HOME}/lib"}
+
+
+@pytest.mark.sandbox
+async def test_ordinary_programs_look_for_their_libraries_where_they_are(sandbox: Sandbox) -> None:
+    """Each look-up in a directory that has nothing for them would be paid at every start."""
+    done = await sandbox.run(["cat", "/proc/self/maps"], env={"LD_DEBUG": "libs"})
+    assert done.ok
+    assert "search cache=/etc/ld.so.cache" in done.stderr.text
+    assert "search path=" not in done.stderr.text
 
 
 @pytest.mark.sandbox

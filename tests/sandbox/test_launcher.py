@@ -17,7 +17,6 @@ from tiltyard.core.execution import Reason, SandboxSpec
 from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.image import Image
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
-from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.supervised import Sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -179,25 +178,6 @@ async def outcome(provider: NativeProvider, spec: SandboxSpec) -> Sandbox | Sand
         return await provider.create(spec)
     except SandboxError as error:
         return error
-
-
-@pytest.mark.slow
-async def test_a_sandbox_that_does_not_go_is_told_of_and_goes_later(
-    provider: NativeProvider, spec: SandboxSpec
-) -> None:
-    """With its launcher stopped nobody reaps it. What was done in it is kept all the same."""
-    (launcher,) = launchers()
-    async with Pool(provider, warm=0) as pool:
-        try:
-            async with pool.sandbox(spec) as sandbox:
-                assert (await sandbox.run(["true"])).ok
-                os.kill(launcher, signal.SIGSTOP)
-            assert pool.counts.in_use == 0
-            assert not sandbox.alive
-        finally:
-            os.kill(launcher, signal.SIGCONT)
-        await sandbox.close()
-    assert supervisors() == []
 
 
 @pytest.mark.slow

@@ -155,7 +155,12 @@ def test_limits_are_in_the_supervisors_order() -> None:
 def test_a_spawn_that_fits_no_frame_is_refused() -> None:
     def body(argument: str) -> bytes:
         return spawn_body(
-            argv=["x", argument], env={}, cwd="/", stdin=b"", limits=LIMITS, flags=SpawnFlag.NONE
+            argv=["x", argument],
+            variables=texts([]),
+            cwd="/",
+            stdin=b"",
+            limits=LIMITS,
+            flags=SpawnFlag.NONE,
         )
 
     assert len(body("a" * 1000)) > 1000

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from sandbox.processes import frozen_layers
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.pool import Pool
@@ -68,22 +67,3 @@ async def test_the_oldest_that_nobody_uses_goes(
             async with setups.prepared(spec, step) as ready:
                 await made_in(pool, ready)
         assert await made_in(pool, first) == b"0", "one that is in use stays"
-
-
-async def test_cancelled_at_its_very_end_it_leaves_no_snapshot(
-    provider: NativeProvider, spec: SandboxSpec
-) -> None:
-    async with Pool(provider, warm=0) as pool, SetUps(pool) as setups:
-
-        async def use() -> None:
-            async with setups.prepared(spec, COUNTED):
-                pass
-
-        async with asyncio.TaskGroup() as group:
-            using = group.create_task(use())
-            # Given back, and not gone yet: nothing tells of that moment.
-            while not pool.counts.acquired or pool.counts.in_use:  # noqa: ASYNC110
-                await asyncio.sleep(0)
-            using.cancel()
-        assert using.cancelled()
-        assert not frozen_layers()

@@ -1,6 +1,7 @@
 """A sandbox whose root may change the image's own files, and what stays as it was."""
 
 import os
+import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,13 @@ async def sh(sandbox: Sandbox, script: str) -> str:
     done = await sandbox.run(["sh", "-c", script])
     assert done.ok, done.stderr.text
     return done.stdout.text
+
+
+@needs_root
+@pytest.mark.skipif(shutil.which("ldconfig") is None, reason="this machine has no ldconfig")
+async def test_python_runs_on_when_the_loaders_cache_is_made_anew(writable: Sandbox) -> None:
+    """As installing a package does."""
+    await sh(writable, "rm /etc/ld.so.cache; ldconfig; test -s /etc/ld.so.cache; python -c ''")
 
 
 @needs_root

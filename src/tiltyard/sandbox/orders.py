@@ -6,7 +6,13 @@ from math import isfinite
 
 from tiltyard.core.execution import MIB, Enforcement, Limit, Pty, SandboxSpec, Stdin
 from tiltyard.core.files import WORKSPACE
-from tiltyard.sandbox.protocol import CHUNK_BYTES_MAX, ProgramLimits, SpawnFlag, spawn_body
+from tiltyard.sandbox.protocol import (
+    CHUNK_BYTES_MAX,
+    ProgramLimits,
+    SpawnFlag,
+    spawn_body,
+    variables_field,
+)
 
 OUTPUT_BYTES_MAX = 16 * MIB
 OUTPUT_BYTES_MOST = 2**40
@@ -16,6 +22,19 @@ TERMINAL_SIDE_MAX = 2**16 - 1
 USER_CHARACTERS_MAX = 256
 USER_NUMBER_MAX = 2**32 - 2
 ROOT = frozenset({"", "0", "root"})
+
+
+class Environment:
+    """What the programs of a sandbox see, encoded once: most of them are given nothing more."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        """Raises `ValueError` for a NUL byte."""
+        self._variables = dict(variables)
+        self._field = variables_field(self._variables)
+
+    def field(self, more: Mapping[str, str]) -> bytes:
+        """As SPAWN carries it, with more variables. Raises `ValueError` for a NUL byte."""
+        return variables_field({**self._variables, **more}) if more else self._field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,22 +84,21 @@ class Order:
             return f"user {self.user[:USER_CHARACTERS_MAX]!r}"
         return "" if self.pty is None else problem_with_terminal(self.pty)
 
-    def body(self, *, environment: Mapping[str, str], limits: ProgramLimits) -> bytes:
+    def body(self, *, environment: Environment, limits: ProgramLimits) -> bytes:
         """The body of SPAWN. Raises `ValueError` for an empty argv, a NUL byte, or too much."""
         user = self.other_user
-        variables = dict(environment)
+        more: dict[str, str] = {}
         if self.pty is not None:
-            variables["TERM"] = "xterm-256color"
+            more["TERM"] = "xterm-256color"
         if user:
-            variables["HOME"] = "/tmp"  # noqa: S108 - inside; where every user may write
+            more["HOME"] = "/tmp"  # noqa: S108 - inside; where every user may write
         if self.env:
-            variables.update(self.env)
-        words = (*self.argv, self.cwd, *variables, *variables.values())
-        if not self.argv or any("\0" in word for word in words):
-            raise ValueError("argv must not be empty or hold a NUL byte")
+            more.update(self.env)
+        if not self.argv or any("\0" in word for word in (*self.argv, self.cwd)):
+            raise ValueError("argv must not be empty or hold a NUL byte, nor cwd hold one")
         return spawn_body(
             argv=self.argv,
-            env=variables,
+            variables=environment.field(more),
             cwd=self.cwd,
             stdin=self.stdin if isinstance(self.stdin, bytes) else b"",
             limits=limits,

@@ -1,13 +1,16 @@
 """Warm sandboxes, handed out once and always taken back.
 
-A sandbox is used once: what an attempt did to it never reaches the next. So release destroys it,
-and a few are kept ready per spec, so that acquire does not wait for the kernel. How many live at
+A sandbox is used once: what an attempt did to it never reaches the next. So release kills it, and
+a few are kept ready per spec, so that acquire does not wait for the kernel. How many there are at
 once is bounded; who comes later waits in line, and the line is bounded too.
+
+To remove a killed sandbox takes the kernel a moment, which whoever gives it back has no use for:
+the pool waits for that in a task of its own, and until then the sandbox keeps its place.
 """
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -49,6 +52,8 @@ class PoolCounts:
     waiting: int
     creating: int
     """To be kept warm; those that somebody waits for are in use."""
+    closing: int
+    """Killed, and not gone yet; each that was in use still has its place."""
     created: int
     """Since the pool was opened; so are all below."""
     acquired: int
@@ -81,6 +86,7 @@ class Pool:
         self._warm: OrderedDict[SandboxSpec, deque[Sandbox]] = OrderedDict()
         self._filling: Counter[SandboxSpec] = Counter()
         self._in_use: dict[SandboxId, Sandbox] = {}
+        self._closing: dict[SandboxId, Sandbox] = {}
         self._in_use_max = in_use_max
         self._free = in_use_max
         self._line: deque[asyncio.Future[None]] = deque()
@@ -103,7 +109,10 @@ class Pool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Destroys every sandbox, also those still in use; who waits gets `SandboxClosed`."""
+        """Destroys every sandbox, also those still in use, and waits until all are gone.
+
+        Who waits for one gets `SandboxClosed`.
+        """
         self._open = False
         for waiter in self._line:
             if not waiter.done():
@@ -111,13 +120,18 @@ class Pool:
         left = [*self._in_use.values(), *(s for kept in self._warm.values() for s in kept)]
         self._warm.clear()
         self._in_use.clear()
+        for sandbox in left:
+            self._closing[sandbox.id] = sandbox
+            sandbox.destroy()
         for refill in tuple(self._refills):
             refill.cancel()
         try:
             # An error of the body is the body's: the group is told of none, so it wraps none.
             await self._group.__aexit__(None, None, None)
         finally:
-            await asyncio.shield(_close_all(left))
+            # With those whose tasks were cancelled: by whoever cancelled the wait for the group.
+            await asyncio.shield(_close_all(self._closing.values()))
+            self._closing.clear()
 
     @property
     def counts(self) -> PoolCounts:
@@ -126,6 +140,7 @@ class Pool:
             in_use=len(self._in_use),
             waiting=sum(not waiter.done() for waiter in self._line),
             creating=self._filling.total(),
+            closing=len(self._closing),
             created=self._created,
             acquired=self._acquired,
             found_warm=self._found_warm,
@@ -139,11 +154,7 @@ class Pool:
         try:
             yield sandbox
         finally:
-            try:
-                await self.release(sandbox)
-            except SandboxError as error:
-                # What the block did is worth keeping, however long its sandbox takes to go.
-                _log.error("sandbox_close_failed", sandbox_id=sandbox.id, error=str(error))
+            await self.release(sandbox)
 
     async def acquire(self, spec: SandboxSpec) -> Sandbox:
         """Hands out a sandbox that nobody used before; give it back with `release`.
@@ -165,7 +176,7 @@ class Pool:
         except BaseException:
             self._give_place()
             if sandbox is not None:
-                await _close_all([sandbox])
+                await _close(sandbox)
             raise
         self._in_use[sandbox.id] = sandbox
         self._acquired += 1
@@ -188,8 +199,9 @@ class Pool:
             async with asyncio.TaskGroup() as group:
                 making.extend(group.create_task(self.acquire(snapshot.spec)) for _ in range(count))
         except BaseException as error:
-            made = [task.result() for task in making if task.done() and not _failed(task)]
-            await asyncio.shield(_close_all(made, close=self.release))
+            for task in making:
+                if not _failed(task):
+                    await self.release(task.result())
             if isinstance(error, BaseExceptionGroup):
                 raise error.exceptions[0] from None
             raise
@@ -197,21 +209,17 @@ class Pool:
 
     def forget(self, spec: SandboxSpec) -> None:
         """Destroys what is kept warm for a spec that will not be asked for again."""
-        self._discard(list(self._warm.pop(spec, ())))
+        for sandbox in self._warm.pop(spec, ()):
+            self._see_off(sandbox)
 
     async def release(self, sandbox: Sandbox) -> None:
-        """Takes a sandbox back and destroys it. Idempotent.
+        """Takes a sandbox back and kills it, at once and without waiting. Idempotent.
 
-        Raises `SandboxError` when it was killed but does not go. Cancelling stops only the wait.
+        The pool waits until nothing of it is left, and only then is its place another's. One that
+        does not go is logged, and loses its place all the same.
         """
-        if self._in_use.pop(sandbox.id, None) is None:
-            return
-        try:
-            await sandbox.close()
-        finally:
-            self._give_place()
-            if self._open and sandbox.spec in self._warm:
-                self._refill(sandbox.spec, kept_min=self._warm_target)
+        if self._in_use.pop(sandbox.id, None) is not None:
+            self._see_off(sandbox, has_place=True)
 
     def _check_open(self) -> None:
         if not self._open:
@@ -254,17 +262,29 @@ class Pool:
                 if await _is_fit(sandbox, checked_after_s=self._checked_after_s):
                     return sandbox
             except BaseException:
-                self._discard([sandbox])
+                self._see_off(sandbox)
                 raise
             # It died while it waited, which costs nobody anything but this note.
             _log.warning("warm_sandbox_unfit", sandbox_id=sandbox.id, alive=sandbox.alive)
-            self._discard([sandbox])
+            self._see_off(sandbox)
         return None
 
-    def _discard(self, sandboxes: list[Sandbox]) -> None:
-        for sandbox in sandboxes:
-            sandbox.destroy()
-        self._group.create_task(_close_all(sandboxes))
+    def _see_off(self, sandbox: Sandbox, *, has_place: bool = False) -> None:
+        """Kills a sandbox, and has it waited for; `has_place` when it was in use."""
+        if self._open:
+            self._closing[sandbox.id] = sandbox
+            self._group.create_task(self._await_end(sandbox, has_place=has_place))
+        # Else it was being checked while the pool was closed, which waits for no more tasks.
+        sandbox.destroy()
+
+    async def _await_end(self, sandbox: Sandbox, *, has_place: bool) -> None:
+        await _close(sandbox)
+        # Not when cancelled: then the pool is being closed, and waits for it itself.
+        del self._closing[sandbox.id]
+        if has_place:
+            self._give_place()
+            if self._open and sandbox.spec in self._warm:
+                self._refill(sandbox.spec, kept_min=self._warm_target)
 
     async def _create(self, spec: SandboxSpec) -> Sandbox:
         sandbox = await self._provider.create(spec)
@@ -275,15 +295,15 @@ class Pool:
         """Makes as many as are to be kept, once fewer than `kept_min` are kept or being made.
 
         Whoever has just been given a sandbox is about to run something in it, and making others
-        beside that would slow it down: while half of them are left, that waits for a release.
+        beside that would slow it down: while half of them are left, that waits until one is gone.
         """
         if not self._warm_target:
             return
         kept = self._warm.setdefault(spec, deque())
         self._warm.move_to_end(spec)
         while len(self._warm) > SPECS_WARM_MAX:
-            _, old = self._warm.popitem(last=False)
-            self._discard(list(old))
+            for old in self._warm.popitem(last=False)[1]:
+                self._see_off(old)
         there = len(kept) + self._filling[spec]
         for _ in range(self._warm_target - there if there < kept_min else 0):
             self._filling[spec] += 1
@@ -313,7 +333,7 @@ class Pool:
             kept.append(sandbox)
             self._refilled(spec, asyncio.current_task())
         else:
-            await _close_all([sandbox])
+            await _close(sandbox)
 
 
 async def _is_fit(sandbox: Sandbox, *, checked_after_s: float) -> bool:
@@ -334,14 +354,16 @@ def _failed(task: "asyncio.Task[Sandbox]") -> bool:
     return task.cancelled() or task.exception() is not None
 
 
-async def _close_all(
-    sandboxes: list[Sandbox], *, close: Callable[[Sandbox], Awaitable[None]] = Sandbox.close
-) -> None:
-    for sandbox in sandboxes:
-        sandbox.destroy()
-    for sandbox in sandboxes:
-        try:
-            await close(sandbox)
-        except SandboxError as error:
-            # It is killed, and its provider goes on removing it; there is nobody here to tell.
-            _log.error("sandbox_close_failed", sandbox_id=sandbox.id, error=str(error))
+async def _close_all(sandboxes: Iterable[Sandbox]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for sandbox in sandboxes:
+            sandbox.destroy()
+            group.create_task(_close(sandbox))
+
+
+async def _close(sandbox: Sandbox) -> None:
+    try:
+        await sandbox.close()
+    except Exception as error:  # noqa: BLE001 - the top of a task that nobody waits for
+        # It is killed, and its provider goes on removing it; there is nobody here to tell.
+        _log.error("sandbox_close_failed", sandbox_id=sandbox.id, error=str(error))

@@ -17,7 +17,7 @@ from tiltyard.core.ids import ProcessId, SandboxId
 from tiltyard.sandbox.course import Course, Settled
 from tiltyard.sandbox.ending import Usage
 from tiltyard.sandbox.hold import Hold
-from tiltyard.sandbox.orders import OUTPUT_BYTES_MAX, Order, limits_under
+from tiltyard.sandbox.orders import OUTPUT_BYTES_MAX, Environment, Order, limits_under
 from tiltyard.sandbox.processes import Process
 from tiltyard.sandbox.protocol import (
     EXECUTIONS_MAX,
@@ -57,7 +57,7 @@ class Programs:
         self._hold = hold
         self._isolation = isolation
         self._enforced = enforced
-        self._environment = environment
+        self._environment = Environment(environment)
         self._running: dict[ProcessId, Process] = {}
         self._ended: OrderedDict[ProcessId, Process] = OrderedDict()
 
@@ -134,7 +134,7 @@ class Programs:
         execution = self._supervisor.execution()
         body = spawn_body(
             argv=argv,
-            env=self._environment,
+            variables=self._environment.field({}),
             cwd="/",
             stdin=b"",
             limits=self.limits(wall_s=0),

@@ -24,6 +24,7 @@ INPUT_WINDOW_BYTES = 64 * 1024
 _HEADER = struct.Struct("<IBBHI")
 _EXIT = struct.Struct("<iIQQQQQQQQI")
 _LIMITS = struct.Struct("<IIQIIQ")
+_U32 = struct.Struct("<I")
 
 
 class ProtocolError(SandboxDied):
@@ -154,12 +155,20 @@ def frame(type_: FrameType, id_: int, body: bytes = b"", flags: int = 0) -> byte
 def text(value: str | bytes) -> bytes:
     """Encodes a string field."""
     raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
-    return struct.pack("<I", len(raw)) + raw
+    return _U32.pack(len(raw)) + raw
 
 
 def texts(values: Sequence[str]) -> bytes:
     """Encodes a list of strings."""
-    return struct.pack("<I", len(values)) + b"".join(map(text, values))
+    return _U32.pack(len(values)) + b"".join(map(text, values))
+
+
+def variables_field(variables: Mapping[str, str]) -> bytes:
+    """Encodes the environment that SPAWN carries. Raises `ValueError` for a NUL byte."""
+    lines = [f"{name}={value}" for name, value in variables.items()]
+    if any("\0" in line for line in lines):
+        raise ValueError("an environment variable must not hold a NUL byte")
+    return texts(lines)
 
 
 def milliseconds(time_s: float) -> int:
@@ -182,7 +191,7 @@ def limits_field(limits: ProgramLimits) -> bytes:
 def spawn_body(
     *,
     argv: Sequence[str],
-    env: Mapping[str, str],
+    variables: bytes,
     cwd: str,
     stdin: bytes,
     limits: ProgramLimits,
@@ -194,8 +203,9 @@ def spawn_body(
 ) -> bytes:
     """Encodes the body of SPAWN. Raises `ValueError` when it would not fit into a frame.
 
-    `streamed` leaves standard input to INPUT frames; `pty` None: no terminal; `user` empty: the
-    sandbox's root; `idle_s` 0: it may be silent for ever.
+    `variables` is what `variables_field` made. `streamed` leaves standard input to INPUT frames;
+    `pty` None: no terminal; `user` empty: the sandbox's root; `idle_s` 0: it may be silent for
+    ever.
     """
     options = b""
     if streamed:
@@ -208,13 +218,13 @@ def spawn_body(
         options += text(user)
     if idle_s:
         flags |= SpawnFlag.IDLE
-        options += struct.pack("<I", milliseconds(idle_s))
+        options += _U32.pack(milliseconds(idle_s))
     body = b"".join(
         (
-            struct.pack("<I", flags),
+            _U32.pack(flags),
             limits_field(limits),
             texts(argv),
-            texts([f"{name}={value}" for name, value in env.items()]),
+            variables,
             text(cwd),
             text(stdin),
             options,

@@ -17,7 +17,6 @@ from tiltyard.core.errors import SandboxError
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.snapshots import Snapshot
-from tiltyard.sandbox.supervised import Sandbox
 
 KEPT_MAX = 64
 OUTPUT_CHARS_MAX = 2000
@@ -95,29 +94,20 @@ class SetUps:
             await asyncio.shield(self._trim())
 
     async def _made(self, spec: SandboxSpec, set_up: SetUp) -> Snapshot:
-        made: Snapshot | None = None
-        try:
-            async with self._pool.sandbox(spec) as sandbox:
-                made = await self._frozen(sandbox, set_up)
-        except BaseException:
-            if made is not None:  # cancelled while its sandbox was given back
-                await asyncio.shield(made.drop())
-            raise
-        return made
-
-    async def _frozen(self, sandbox: Sandbox, set_up: SetUp) -> Snapshot:
         """A sandbox's files, with the set-up done in it."""
-        for path, content in set_up.files:
-            await sandbox.write(path, content)
-        for command in set_up.commands:
-            done = await sandbox.run(command, timeout_s=set_up.timeout_s)
-            if not done.ok:
-                said = f"{done.stdout.text}\n{done.stderr.text}".strip()[-OUTPUT_CHARS_MAX:]
-                raise SetUpFailed(
-                    f"the set-up step {' '.join(command)!r} ended with {done.reason} "
-                    f"{done.exit_code}: {said or done.detail or 'it said nothing'}"
-                )
-        return await sandbox.snapshot()
+        async with self._pool.sandbox(spec) as sandbox:
+            for path, content in set_up.files:
+                await sandbox.write(path, content)
+            for command in set_up.commands:
+                done = await sandbox.run(command, timeout_s=set_up.timeout_s)
+                if not done.ok:
+                    said = f"{done.stdout.text}\n{done.stderr.text}".strip()[-OUTPUT_CHARS_MAX:]
+                    raise SetUpFailed(
+                        f"the set-up step {' '.join(command)!r} ended with {done.reason} "
+                        f"{done.exit_code}: {said or done.detail or 'it said nothing'}"
+                    )
+            # Giving the sandbox back waits for nothing: nobody is cancelled between here and there.
+            return await sandbox.snapshot()
 
     async def _trim(self) -> None:
         spare = len(self._kept) - self._kept_max

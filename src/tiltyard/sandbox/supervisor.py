@@ -111,8 +111,9 @@ class Execution:
             return
         self.channel.close()
         self.input.close()
-        for reader in self._readers:
-            reader.close()
+        if self._readers:
+            for reader in self._readers:
+                reader.close()
         self.ended.set_result(raw)
         calls, self._at_end = self._at_end, []
         for call in calls:

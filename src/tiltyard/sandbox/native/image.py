@@ -11,8 +11,10 @@ from enum import IntEnum
 from pathlib import Path
 
 from tiltyard.core.errors import SandboxRefused
+from tiltyard.sandbox.native.loader_cache import CacheUnreadable, read_entries, with_first
 from tiltyard.sandbox.protocol import text
 
+LOADER_CACHE = Path("/etc/ld.so.cache")
 PYTHON_HOME = "/opt/tiltyard/python"
 ENVIRONMENT_HOME = "/opt/tiltyard/env"
 PACKAGES_HOME = (
@@ -71,24 +73,30 @@ _USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexisten
 _GROUPS = "root:x:0:\nnogroup:x:65534:\n"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PUBLIC_ETC = (
-    *("ld.so.cache", "mime.types", "protocols", "services"),
+    *("mime.types", "protocols", "services"),
     "ssl/certs/ca-certificates.crt",
 )
 _SERVICES = "nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"
 
 
-def host_image() -> Image:
+def host_image(*, loader_cache: Path = LOADER_CACHE) -> Image:
     """The curated view of this machine: `/usr`, a synthetic `/etc`, and this Python environment.
 
     Nothing of home directories, of other trees, or of the machine's own `/etc` is in it, and
     Tiltyard itself is hidden, because it can make the reference solutions of generated tasks.
+    Programs find their libraries by the `loader_cache`, and this Python by what is put into it; by
+    LD_LIBRARY_PATH where it is none that can be read.
     Raises `SandboxRefused` when the machine has no `/usr`.
     """
     if not Path("/usr/bin").is_dir():
         raise SandboxRefused("this machine has no /usr/bin to show in the host image.")
+    cache = loader_cache.read_bytes() if loader_cache.is_file() else b""
+    libraries = _python_libraries()
+    found_by_cache = _with_python(cache, libraries)
     records = [
         *_directories(),
         *_etc(),
+        *_loader(found_by_cache or cache, libraries),
         Record(kind=RecordKind.BIND, path="/usr", argument=b"/usr"),
         *_hidden_below(Path("/usr")),
         *_top_level(),
@@ -100,7 +108,7 @@ def host_image() -> Image:
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",  # noqa: S108 - inside the sandbox
     }
-    if sysconfig.get_config_var("Py_ENABLE_SHARED") and not _in_usr(Path(sys.base_prefix)):
+    if libraries and not found_by_cache:
         environment["LD_LIBRARY_PATH"] = f"{PYTHON_HOME}/lib"
     return Image(name="host", records=tuple(records), environment=environment)
 
@@ -136,6 +144,48 @@ def _etc() -> Iterator[Record]:
                 kind=RecordKind.FILE, path=str(source), argument=source.read_bytes(), mode=0o644
             )
     yield from _links_in(Path("/etc/alternatives"))
+
+
+def _python_libraries() -> dict[str, str]:
+    """The paths inside, by name, of what a shared build of this Python finds in its own `lib`."""
+    base = Path(sys.base_prefix).resolve()
+    if _in_usr(base) or not sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        return {}
+    found = sorted(path.name for path in (base / "lib").glob("lib*.so*"))
+    return {name: f"{PYTHON_HOME}/lib/{name}" for name in found}
+
+
+def _with_python(cache: bytes, libraries: Mapping[str, str]) -> bytes | None:
+    """The loader's cache with this Python's libraries; None when it is none to put them into."""
+    try:
+        for entry in read_entries(cache):
+            if entry.name == "libc.so.6" and _runs_with(Path(entry.path)):
+                return with_first(cache, libraries, machine=entry.machine)
+    except CacheUnreadable:
+        return None
+    return None
+
+
+def _runs_with(library: Path) -> bool:
+    """Whether a library is for the machine that this Python is for: a cache may have others too."""
+    heads = []
+    for path in (library, Path(sys.executable)):
+        try:
+            with path.open("rb") as file:
+                head = file.read(20)
+        except OSError:
+            return False
+        heads.append((head[:6], head[18:20]))  # ELF, word size and byte order; the machine
+    return heads[0] == heads[1]
+
+
+def _loader(cache: bytes, libraries: Mapping[str, str]) -> Iterator[Record]:
+    """What the loader finds libraries by, and what `ldconfig` makes that from anew."""
+    if cache:
+        yield Record(kind=RecordKind.FILE, path=str(LOADER_CACHE), argument=cache, mode=0o644)
+    if libraries:
+        conf = f"{PYTHON_HOME}/lib\n".encode()
+        yield Record(kind=RecordKind.FILE, path="/etc/ld.so.conf", argument=conf, mode=0o644)
 
 
 def _links_in(directory: Path) -> Iterator[Record]:

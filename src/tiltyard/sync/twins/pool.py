@@ -64,8 +64,9 @@ class Pool(OpenTwin[AsyncPool]):
         self._read(lambda: self._real.forget(spec))
 
     def release(self, sandbox: Sandbox) -> None:
-        """Takes a sandbox back and destroys it. Idempotent.
+        """Takes a sandbox back and kills it, at once and without waiting. Idempotent.
 
-        Raises `SandboxError` when it was killed but does not go. Cancelling stops only the wait.
+        The pool waits until nothing of it is left, and only then is its place another's. One that
+        does not go is logged, and loses its place all the same.
         """
         self._call(lambda: self._real.release(sandbox._real))
