@@ -52,8 +52,6 @@ PIDS_MAX = 2**22
 """The kernel's own limit."""
 SIZE_BYTES_MAX = 2**50
 LIFETIME_S_MAX = 30 * 24 * 3600
-SWEEP_EVERY_S = 600.0
-"""How often what dead owners left is looked for."""
 STAGES = ("/mnt", "/media", "/srv", "/opt", "/home", "/var/tmp", "/tmp")  # noqa: S108 - a mount point
 """Where the launcher may mount its stage, which only it sees; the first that hides no source."""
 
@@ -69,7 +67,7 @@ class NativeProvider:
         *,
         image: Image | None = None,
         resolver: Resolver | None = None,
-        sweep_every_s: float = SWEEP_EVERY_S,
+        sweep_every_s: float = 600.0,
     ) -> None:
         """`image` None shows this machine (`host_image`); `resolver` None asks as its programs do,
         and belongs to the provider. What dead owners left is looked for every `sweep_every_s`."""

@@ -10,7 +10,7 @@ from tiltyard.core.execution import Enforcement, Limit, SandboxSpec
 from tiltyard.sandbox.network.resolver import Resolver as AsyncResolver
 from tiltyard.sync.twin import OpenTwin, Twin
 from tiltyard.sync.twins.sandbox import Sandbox
-from tiltyard.wiring import SWEEP_EVERY_S, Image, NativeProvider as AsyncNativeProvider
+from tiltyard.wiring import Image, NativeProvider as AsyncNativeProvider
 
 
 class NativeProvider(OpenTwin[AsyncNativeProvider]):
@@ -21,7 +21,7 @@ class NativeProvider(OpenTwin[AsyncNativeProvider]):
         *,
         image: Image | None = None,
         resolver: Twin[AsyncResolver] | None = None,
-        sweep_every_s: float = SWEEP_EVERY_S,
+        sweep_every_s: float = 600.0,
     ) -> None:
         """`image` None shows this machine (`host_image`); `resolver` None asks as its programs do,
         and belongs to the provider. What dead owners left is looked for every `sweep_every_s`.
