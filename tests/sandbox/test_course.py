@@ -30,6 +30,9 @@ class FakeHold:
         kills = self._oom_kills if self._gone.is_set() else 0
         return Usage(cpu_s=0.0, memory_peak_bytes=0, oom_kills=kills)
 
+    def read_pids_refused(self) -> int:
+        return self.read_usage(reset_peak=False).pids_refused
+
     def read_group(self, number: int) -> Usage:
         return Usage(cpu_s=float(number), memory_peak_bytes=number * 4096)
 

@@ -38,6 +38,9 @@ class LingeringHold:
     def read_usage(self, *, reset_peak: bool) -> Usage:
         return Usage(cpu_s=None, memory_peak_bytes=None)
 
+    def read_pids_refused(self) -> int:
+        return self.read_usage(reset_peak=False).pids_refused
+
     def read_group(self, number: int) -> Usage:
         return Usage(cpu_s=None, memory_peak_bytes=None)
 

@@ -140,27 +140,27 @@ class Course:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._after is None:
-            self._after = self._hold.read_usage(reset_peak=False)
-        if raw is not None and raw.group:
-            self._count_group(raw.group)
+        own = self._count_group(raw.group) if raw is not None and raw.group else None
+        after = own or self._after or self._hold.read_usage(reset_peak=False)
+        self._after = after
         if raw is not None:
             ending = ending_of(
-                raw, before=self._before, after=self._after, cpu_limit_s=self._limits.cpu_s
+                raw, before=self._before, after=after, cpu_limit_s=self._limits.cpu_s
             )
-            self._settled = self._told(ending, raw, self._after)
+            self._settled = self._told(ending, raw, after)
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _count_group(self, number: int) -> None:
-        """Takes what it used from its own cgroup, which nothing else is counted in."""
+    def _count_group(self, number: int) -> Usage | None:
+        """What it used by its own cgroup, in which nothing else is counted; None when that cannot
+        be read."""
         own = self._hold.read_group(number)
         self._supervisor.send_later(FrameType.RELEASE, number)
-        if own.cpu_s is None or own.memory_peak_bytes is None or self._after is None:
-            return
+        if own.cpu_s is None or own.memory_peak_bytes is None:
+            return None
         self._before = replace(self._before, cpu_s=0.0, memory_peak_bytes=0, oom_kills=0)
-        self._after = replace(own, pids_refused=self._after.pids_refused)
+        return replace(own, pids_refused=self._hold.read_pids_refused())
 
     async def _settle_lost(self) -> Settled:
         """Gives a lost sandbox up, and decides by what was counted until it was gone."""

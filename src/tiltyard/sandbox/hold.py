@@ -21,6 +21,10 @@ class Hold(Protocol):
         """Reads the counters of one execution's own group. Raises nothing for one that is gone."""
         ...
 
+    def read_pids_refused(self) -> int:
+        """How often a process was refused for want of room; a part of `read_usage`."""
+        ...
+
     def read_memory_bytes(self) -> int | None:
         """What it holds now; None where no cgroup counts it."""
         ...

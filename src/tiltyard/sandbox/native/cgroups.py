@@ -263,8 +263,13 @@ def read_usage(files: Readings, *, reset_peak: bool, counters: CounterFiles) -> 
         cpu_s=cpu_s,
         memory_peak_bytes=read_number(files.peak, counters=counters),
         oom_kills=_field(counters.read(files.oom), b"oom_kill"),
-        pids_refused=_field(counters.read(files.pids), b"max"),
+        pids_refused=read_pids_refused(files, counters=counters),
     )
+
+
+def read_pids_refused(files: Readings, *, counters: CounterFiles) -> int:
+    """How often a process was refused; 0 when it cannot be read."""
+    return _field(counters.read(files.pids), b"max")
 
 
 def read_number(path: str, *, counters: CounterFiles) -> int | None:

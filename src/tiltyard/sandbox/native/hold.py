@@ -9,7 +9,13 @@ from tiltyard.core.errors import SandboxError
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.ending import NOTHING_USED, Usage, used_since
-from tiltyard.sandbox.native.cgroups import Readings, read_number, read_usage, restart_peak
+from tiltyard.sandbox.native.cgroups import (
+    Readings,
+    read_number,
+    read_pids_refused,
+    read_usage,
+    restart_peak,
+)
 from tiltyard.sandbox.native.counters import CounterFiles
 from tiltyard.sandbox.native.launcher import End
 from tiltyard.sandbox.native.layers import Layers
@@ -75,6 +81,13 @@ class NativeHold:
         still = restart_peak(files, counters=self._counters)
         self._group_usage[number] = replace(now, memory_peak_bytes=still)
         return used_since(before, now)
+
+    def read_pids_refused(self) -> int:
+        """How often a process was refused for want of room; a part of `read_usage`."""
+        if self._gone.done():
+            return 0
+        refused = read_pids_refused(self._files, counters=self._counters)
+        return refused - self._slot.used.pids_refused
 
     def read_memory_bytes(self) -> int | None:
         """What it holds now; None where no cgroup counts it, or when it is gone."""
