@@ -12,9 +12,9 @@ import pytest_asyncio
 from sandbox.processes import supervisors
 from tiltyard.core.errors import SandboxClosed, SandboxError, SandboxRefused
 from tiltyard.core.execution import Limits, SandboxSpec
-from tiltyard.sandbox import pool as pool_module
 from tiltyard.sandbox.native.provider import NativeProvider
-from tiltyard.sandbox.pool import Pool
+from tiltyard.sandbox.places import WAITING_MAX
+from tiltyard.sandbox.pool import SPECS_WARM_MAX, Pool
 from tiltyard.sandbox.supervised import Sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -106,14 +106,14 @@ async def test_a_warm_one_that_died_is_not_handed_out(watched: Watched, spec: Sa
 async def test_old_specs_do_not_keep_sandboxes(watched: Watched, spec: SandboxSpec) -> None:
     specs = [
         replace(spec, limits=replace(spec.limits, pids=10 + n))
-        for n in range(pool_module.SPECS_WARM_MAX + 2)
+        for n in range(SPECS_WARM_MAX + 2)
     ]
     async with Pool(watched, warm=1) as pool:
         for each in specs:
             async with pool.sandbox(each):
                 pass
-        await until(lambda: pool.counts.warm == pool_module.SPECS_WARM_MAX)
-        await until(lambda: watched.alive == pool_module.SPECS_WARM_MAX)
+        await until(lambda: pool.counts.warm == SPECS_WARM_MAX)
+        await until(lambda: watched.alive == SPECS_WARM_MAX)
 
 
 async def test_no_more_are_in_use_than_may_be(watched: Watched, spec: SandboxSpec) -> None:
@@ -308,9 +308,9 @@ async def test_the_line_is_bounded(watched: Watched, spec: SandboxSpec) -> None:
         held = await pool.acquire(spec)
         async with asyncio.TaskGroup() as group:
             waiting = [
-                group.create_task(pool.acquire(spec)) for _ in range(pool_module.WAITING_MAX)
+                group.create_task(pool.acquire(spec)) for _ in range(WAITING_MAX)
             ]
-            await until(lambda: pool.counts.waiting == pool_module.WAITING_MAX)
+            await until(lambda: pool.counts.waiting == WAITING_MAX)
             with pytest.raises(SandboxError, match="callers wait"):
                 await pool.acquire(spec)
             for task in waiting:

@@ -11,7 +11,7 @@ the pool waits for that in a task of its own, and until then the sandbox keeps i
 import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -22,10 +22,10 @@ import structlog
 from tiltyard.core.errors import SandboxClosed, SandboxError
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.ids import SandboxId
+from tiltyard.sandbox.places import Places
 from tiltyard.sandbox.snapshots import Snapshot
 from tiltyard.sandbox.supervised import Sandbox
 
-WAITING_MAX = 10_000
 CHECK_TIMEOUT_S = 1.0
 LIFE_LEFT_MIN = 0.9
 """What part of its lifetime a kept one must have left; else another is made."""
@@ -88,8 +88,7 @@ class Pool:
         self._in_use: dict[SandboxId, Sandbox] = {}
         self._closing: dict[SandboxId, Sandbox] = {}
         self._in_use_max = in_use_max
-        self._free = in_use_max
-        self._line: deque[asyncio.Future[None]] = deque()
+        self._places = Places(in_use_max)
         self._created = 0
         self._acquired = 0
         self._found_warm = 0
@@ -114,9 +113,7 @@ class Pool:
         Who waits for one gets `SandboxClosed`.
         """
         self._open = False
-        for waiter in self._line:
-            if not waiter.done():
-                waiter.set_exception(SandboxClosed("the pool was closed."))
+        self._places.refuse(SandboxClosed("the pool was closed."))
         left = [*self._in_use.values(), *(s for kept in self._warm.values() for s in kept)]
         self._warm.clear()
         self._in_use.clear()
@@ -138,7 +135,7 @@ class Pool:
         return PoolCounts(
             warm=sum(map(len, self._warm.values())),
             in_use=len(self._in_use),
-            waiting=sum(not waiter.done() for waiter in self._line),
+            waiting=self._places.waiting,
             creating=self._filling.total(),
             closing=len(self._closing),
             created=self._created,
@@ -165,7 +162,7 @@ class Pool:
         self._check_open()
         now = asyncio.get_running_loop().time
         asked_s = now()
-        await self._take_place()
+        await self._places.take()
         sandbox: Sandbox | None = None
         try:
             self._check_open()
@@ -174,7 +171,7 @@ class Pool:
             sandbox = sandbox or await self._create(spec)
             self._check_open()  # it may have been closed while this one was made
         except BaseException:
-            self._give_place()
+            self._places.give()
             if sandbox is not None:
                 await _close(sandbox)
             raise
@@ -225,35 +222,6 @@ class Pool:
         if not self._open:
             raise SandboxClosed("the pool is closed.", fix="use it inside its `async with`.")
 
-    async def _take_place(self) -> None:
-        if self._free:
-            self._free -= 1
-            return
-        if len(self._line) >= WAITING_MAX:
-            raise SandboxError(
-                f"{WAITING_MAX} callers wait for a sandbox already.", fix="ask for fewer at once."
-            )
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.cancelled():
-                with suppress(ValueError):  # taken out of the line already
-                    self._line.remove(turn)
-            elif turn.exception() is None:
-                # Cancelled in the same moment as it was its turn: the place goes to the next.
-                self._give_place()
-            raise
-
-    def _give_place(self) -> None:
-        while self._line:
-            turn = self._line.popleft()
-            if not turn.done():  # else its owner was cancelled and has left
-                turn.set_result(None)
-                return
-        self._free += 1
-
     async def _take_warm(self, spec: SandboxSpec) -> Sandbox | None:
         kept = self._warm.get(spec)
         while kept:
@@ -282,7 +250,7 @@ class Pool:
         # Not when cancelled: then the pool is being closed, and waits for it itself.
         del self._closing[sandbox.id]
         if has_place:
-            self._give_place()
+            self._places.give()
             if self._open and sandbox.spec in self._warm:
                 self._refill(sandbox.spec, kept_min=self._warm_target)
 
