@@ -66,8 +66,9 @@ async def open_yard(
 ) -> AsyncIterator[Yard]:
     """Opens everything, and closes it with the block, whatever happens in it.
 
-    `sandboxes` bounds those in use at once, `warm` how many are kept ready, `verifications` how
-    many submissions are judged at once. Raises `SandboxRefused` with the failing call and the fix.
+    `sandboxes` bounds those in use at once, `warm` is how many are kept ready at least, and
+    `verifications` bounds how many submissions are judged at once. Raises `SandboxRefused` with the
+    failing call and the fix.
     """
     async with (
         NativeProvider() as provider,

@@ -105,8 +105,7 @@ async def test_a_warm_one_that_died_is_not_handed_out(watched: Watched, spec: Sa
 
 async def test_old_specs_do_not_keep_sandboxes(watched: Watched, spec: SandboxSpec) -> None:
     specs = [
-        replace(spec, limits=replace(spec.limits, pids=10 + n))
-        for n in range(SPECS_WARM_MAX + 2)
+        replace(spec, limits=replace(spec.limits, pids=10 + n)) for n in range(SPECS_WARM_MAX + 2)
     ]
     async with Pool(watched, warm=1) as pool:
         for each in specs:
@@ -307,9 +306,7 @@ async def test_the_line_is_bounded(watched: Watched, spec: SandboxSpec) -> None:
     async with Pool(watched, in_use_max=1, warm=0) as pool:
         held = await pool.acquire(spec)
         async with asyncio.TaskGroup() as group:
-            waiting = [
-                group.create_task(pool.acquire(spec)) for _ in range(WAITING_MAX)
-            ]
+            waiting = [group.create_task(pool.acquire(spec)) for _ in range(WAITING_MAX)]
             await until(lambda: pool.counts.waiting == WAITING_MAX)
             with pytest.raises(SandboxError, match="callers wait"):
                 await pool.acquire(spec)

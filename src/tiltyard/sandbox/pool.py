@@ -1,18 +1,19 @@
 """Warm sandboxes, handed out once and always taken back.
 
 A sandbox is used once: what an attempt did to it never reaches the next. So release kills it, and
-a few are kept ready per spec, so that acquire does not wait for the kernel. How many there are at
-once is bounded; who comes later waits in line, and the line is bounded too.
+some are kept ready per spec, so that acquire does not wait for the kernel: a few at all events, and
+more after many were asked for at once (`demand.py`). How many there are at once is bounded; who
+comes later waits in line, and the line is bounded too.
 
 To remove a killed sandbox takes the kernel a moment, which whoever gives it back has no use for:
 the pool waits for that in a task of its own, and until then the sandbox keeps its place.
 """
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
@@ -22,13 +23,12 @@ import structlog
 from tiltyard.core.errors import SandboxClosed, SandboxError
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.ids import SandboxId
+from tiltyard.sandbox.demand import Demand
+from tiltyard.sandbox.fitness import is_fit
 from tiltyard.sandbox.places import Places
 from tiltyard.sandbox.snapshots import Snapshot
 from tiltyard.sandbox.supervised import Sandbox
 
-CHECK_TIMEOUT_S = 1.0
-LIFE_LEFT_MIN = 0.9
-"""What part of its lifetime a kept one must have left; else another is made."""
 SPECS_WARM_MAX = 8
 """Warm sandboxes are kept for the specs used last; an older spec's are destroyed."""
 
@@ -48,6 +48,8 @@ class PoolCounts:
     """How a pool stands at one moment."""
 
     warm: int
+    target: int
+    """How many are to be warm, of all specs together, by what was asked for lately."""
     in_use: int
     waiting: int
     creating: int
@@ -63,6 +65,16 @@ class PoolCounts:
     """By all that acquired one, for their turn and for the making."""
 
 
+@dataclass(slots=True)
+class _Shelf:
+    """What is kept warm for one spec."""
+
+    demand: Demand
+    kept: deque[Sandbox] = field(default_factory=deque)
+    filling: int = 0
+    """How many are being made for it."""
+
+
 class Pool:
     """Hands out sandboxes of one provider. Use with `async with`."""
 
@@ -72,19 +84,28 @@ class Pool:
         *,
         in_use_max: int = 64,
         warm: int = 4,
+        warm_max: int = 32,
         checked_after_s: float = 10.0,
     ) -> None:
         """`warm` is how many are kept ready for each spec lately used; 0 makes each on demand.
 
-        One that was kept longer than `checked_after_s` has to answer before it is handed out.
+        Where more were asked for at once in the last minute, so many are kept, but no more than
+        `warm_max` of a spec: each costs up to 0.8 MB. One that was kept longer than
+        `checked_after_s` has to answer before it is handed out.
         """
-        if in_use_max < 1 or warm < 0:
-            raise ValueError(f"in_use_max {in_use_max} must be positive, warm {warm} not negative")
+        if in_use_max < 1 or not 0 <= warm <= warm_max:
+            raise ValueError(
+                f"in_use_max {in_use_max} must be positive, warm {warm} not negative and not above "
+                f"warm_max {warm_max}"
+            )
         self._provider = provider
         self._checked_after_s = checked_after_s
-        self._warm_target = warm
-        self._warm: OrderedDict[SandboxSpec, deque[Sandbox]] = OrderedDict()
-        self._filling: Counter[SandboxSpec] = Counter()
+        self._warm = warm
+        self._warm_max = warm_max if warm else 0
+        self._shelves: OrderedDict[SandboxSpec, _Shelf] = OrderedDict()
+        self._falling: asyncio.TimerHandle | None = None
+        """Wakes the pool when it should keep fewer; None while every shelf's target is `warm`."""
+        self._making = 0
         self._in_use: dict[SandboxId, Sandbox] = {}
         self._closing: dict[SandboxId, Sandbox] = {}
         self._in_use_max = in_use_max
@@ -113,9 +134,11 @@ class Pool:
         Who waits for one gets `SandboxClosed`.
         """
         self._open = False
-        self._places.refuse(SandboxClosed("the pool was closed."))
-        left = [*self._in_use.values(), *(s for kept in self._warm.values() for s in kept)]
-        self._warm.clear()
+        self._places.close()
+        if self._falling is not None:
+            self._falling.cancel()
+        left = [*self._in_use.values(), *(s for each in self._shelves.values() for s in each.kept)]
+        self._shelves.clear()
         self._in_use.clear()
         for sandbox in left:
             self._closing[sandbox.id] = sandbox
@@ -132,11 +155,13 @@ class Pool:
 
     @property
     def counts(self) -> PoolCounts:
+        now_s = asyncio.get_running_loop().time() if self._shelves else 0.0
         return PoolCounts(
-            warm=sum(map(len, self._warm.values())),
+            warm=sum(len(shelf.kept) for shelf in self._shelves.values()),
+            target=sum(shelf.demand.target(now_s) for shelf in self._shelves.values()),
             in_use=len(self._in_use),
             waiting=self._places.waiting,
-            creating=self._filling.total(),
+            creating=len(self._refills),
             closing=len(self._closing),
             created=self._created,
             acquired=self._acquired,
@@ -166,9 +191,11 @@ class Pool:
         sandbox: Sandbox | None = None
         try:
             self._check_open()
-            sandbox = await self._take_warm(spec)
+            shelf = self._shelf_of(spec)
+            self._ask(shelf, now())
+            sandbox = await self._take_warm(shelf)
             self._found_warm += sandbox is not None
-            sandbox = sandbox or await self._create(spec)
+            sandbox = sandbox or await self._create(shelf, spec)
             self._check_open()  # it may have been closed while this one was made
         except BaseException:
             self._places.give()
@@ -178,7 +205,11 @@ class Pool:
         self._in_use[sandbox.id] = sandbox
         self._acquired += 1
         self._waited_s += now() - asked_s
-        self._refill(spec, kept_min=(self._warm_target + 1) // 2)
+        # Whoever has just been given a sandbox is about to run something in it, and making others
+        # beside that would slow it down: while half of them are left, that waits until one is gone.
+        shelf = self._shelf_of(spec)
+        if len(shelf.kept) + shelf.filling < (self._warm + 1) // 2:
+            self._fill(shelf, spec, count=self._warm)
         return sandbox
 
     async def fork(self, snapshot: Snapshot, *, count: int) -> list[Sandbox]:
@@ -206,8 +237,8 @@ class Pool:
 
     def forget(self, spec: SandboxSpec) -> None:
         """Destroys what is kept warm for a spec that will not be asked for again."""
-        for sandbox in self._warm.pop(spec, ()):
-            self._see_off(sandbox)
+        if (shelf := self._shelves.pop(spec, None)) is not None:
+            self._clear(shelf, left=0)
 
     async def release(self, sandbox: Sandbox) -> None:
         """Takes a sandbox back and kills it, at once and without waiting. Idempotent.
@@ -222,12 +253,43 @@ class Pool:
         if not self._open:
             raise SandboxClosed("the pool is closed.", fix="use it inside its `async with`.")
 
-    async def _take_warm(self, spec: SandboxSpec) -> Sandbox | None:
-        kept = self._warm.get(spec)
-        while kept:
-            sandbox = kept.popleft()
+    def _shelf_of(self, spec: SandboxSpec) -> _Shelf:
+        """Its shelf, which is the last now to be given up for another spec's."""
+        shelf = self._shelves.get(spec)
+        if shelf is not None:
+            self._shelves.move_to_end(spec)
+            return shelf
+        shelf = _Shelf(Demand(warm=self._warm, warm_max=self._warm_max))
+        self._shelves[spec] = shelf
+        if len(self._shelves) > SPECS_WARM_MAX:
+            self._clear(self._shelves.popitem(last=False)[1], left=0)
+        return shelf
+
+    def _clear(self, shelf: _Shelf, *, left: int) -> None:
+        """Destroys the oldest, until so many are left."""
+        while len(shelf.kept) > left:
+            self._see_off(shelf.kept.popleft())
+
+    def _ask(self, shelf: _Shelf, now_s: float) -> None:
+        shelf.demand.asked(now_s)
+        if self._falling is None and shelf.demand.falls_s is not None:
+            self._let_fall()
+
+    def _let_fall(self) -> None:
+        """Destroys what is no longer worth keeping, and comes back when that is so of others."""
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        for shelf in self._shelves.values():
+            self._clear(shelf, left=shelf.demand.target(now_s))
+        falls_s = (shelf.demand.falls_s for shelf in self._shelves.values())
+        next_s = min((each for each in falls_s if each is not None), default=None)
+        self._falling = None if next_s is None else loop.call_at(next_s, self._let_fall)
+
+    async def _take_warm(self, shelf: _Shelf) -> Sandbox | None:
+        while shelf.kept:
+            sandbox = shelf.kept.popleft()
             try:
-                if await _is_fit(sandbox, checked_after_s=self._checked_after_s):
+                if await is_fit(sandbox, checked_after_s=self._checked_after_s):
                     return sandbox
             except BaseException:
                 self._see_off(sandbox)
@@ -251,71 +313,63 @@ class Pool:
         del self._closing[sandbox.id]
         if has_place:
             self._places.give()
-            if self._open and sandbox.spec in self._warm:
-                self._refill(sandbox.spec, kept_min=self._warm_target)
+            shelf = self._shelves.get(sandbox.spec)
+            if self._open and shelf is not None:
+                self._replace(shelf, sandbox.spec)
 
-    async def _create(self, spec: SandboxSpec) -> Sandbox:
-        sandbox = await self._provider.create(spec)
+    def _replace(self, shelf: _Shelf, spec: SandboxSpec) -> None:
+        """One has ended, so another may be made: up to `warm` all that are missing, above that one.
+
+        So a burst brings about its own number, spread over its ends, and not while its callers
+        are at work.
+        """
+        shelf.demand.ended()
+        count = max(self._warm, len(shelf.kept) + shelf.filling + 1)
+        target = shelf.demand.target(asyncio.get_running_loop().time())
+        self._fill(shelf, spec, count=min(count, target))
+
+    async def _create(self, shelf: _Shelf, spec: SandboxSpec) -> Sandbox:
+        now = asyncio.get_running_loop().time
+        began_s, alone = now(), not self._making
+        self._making += 1
+        try:
+            sandbox = await self._provider.create(spec)
+        finally:
+            self._making -= 1
         self._created += 1
+        if alone:
+            shelf.demand.timed(now() - began_s)
         return sandbox
 
-    def _refill(self, spec: SandboxSpec, *, kept_min: int) -> None:
-        """Makes as many as are to be kept, once fewer than `kept_min` are kept or being made.
-
-        Whoever has just been given a sandbox is about to run something in it, and making others
-        beside that would slow it down: while half of them are left, that waits until one is gone.
-        """
-        if not self._warm_target:
-            return
-        kept = self._warm.setdefault(spec, deque())
-        self._warm.move_to_end(spec)
-        while len(self._warm) > SPECS_WARM_MAX:
-            for old in self._warm.popitem(last=False)[1]:
-                self._see_off(old)
-        there = len(kept) + self._filling[spec]
-        for _ in range(self._warm_target - there if there < kept_min else 0):
-            self._filling[spec] += 1
-            refill = self._group.create_task(self._add_warm(spec))
+    def _fill(self, shelf: _Shelf, spec: SandboxSpec, *, count: int) -> None:
+        """Makes as many as are missing until so many are kept or being made."""
+        for _ in range(count - len(shelf.kept) - shelf.filling):
+            shelf.filling += 1
+            refill = self._group.create_task(self._add_warm(shelf, spec))
             self._refills.add(refill)
             # A task that is cancelled before its first step runs none of itself.
-            refill.add_done_callback(partial(self._refilled, spec))
+            refill.add_done_callback(partial(self._refilled, shelf))
 
-    def _refilled(self, spec: SandboxSpec, refill: "asyncio.Task[None] | None") -> None:
+    def _refilled(self, shelf: _Shelf, refill: "asyncio.Task[None] | None") -> None:
         if refill is None or refill not in self._refills:
             return  # counted already, in the step that made the sandbox available
         self._refills.discard(refill)
-        self._filling[spec] -= 1
-        if not self._filling[spec]:
-            del self._filling[spec]
+        shelf.filling -= 1
 
-    async def _add_warm(self, spec: SandboxSpec) -> None:
+    async def _add_warm(self, shelf: _Shelf, spec: SandboxSpec) -> None:
         try:
-            sandbox = await self._create(spec)
+            sandbox = await self._create(shelf, spec)
         except Exception as error:  # noqa: BLE001 - the top of a task that nobody waits for
             # Whoever acquires next makes one itself and is told; a warm one is only a convenience.
             _log.warning("warm_sandbox_failed", error=str(error))
             return
-        kept = self._warm.get(spec)
-        if kept is not None:
+        target = shelf.demand.target(asyncio.get_running_loop().time())
+        if self._shelves.get(spec) is shelf and len(shelf.kept) < target:
             # In one step: whoever acquires in between would count this sandbox twice.
-            kept.append(sandbox)
-            self._refilled(spec, asyncio.current_task())
+            shelf.kept.append(sandbox)
+            self._refilled(shelf, asyncio.current_task())
         else:
             await _close(sandbox)
-
-
-async def _is_fit(sandbox: Sandbox, *, checked_after_s: float) -> bool:
-    lived_s = sandbox.spec.lifetime_s - sandbox.time_left_s
-    if not sandbox.alive or sandbox.time_left_s < LIFE_LEFT_MIN * sandbox.spec.lifetime_s:
-        return False
-    if lived_s < checked_after_s:
-        return True
-    try:
-        async with asyncio.timeout(CHECK_TIMEOUT_S):
-            await sandbox.ping()
-    except (SandboxError, TimeoutError):
-        return False
-    return True
 
 
 def _failed(task: "asyncio.Task[Sandbox]") -> bool:

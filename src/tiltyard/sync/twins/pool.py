@@ -22,15 +22,22 @@ class Pool(OpenTwin[AsyncPool]):
         *,
         in_use_max: int = 64,
         warm: int = 4,
+        warm_max: int = 32,
         checked_after_s: float = 10.0,
     ) -> None:
         """`warm` is how many are kept ready for each spec lately used; 0 makes each on demand.
 
-        One that was kept longer than `checked_after_s` has to answer before it is handed out.
+        Where more were asked for at once in the last minute, so many are kept, but no more than
+        `warm_max` of a spec: each costs up to 0.8 MB. One that was kept longer than
+        `checked_after_s` has to answer before it is handed out.
         """
         super().__init__(
             AsyncPool(
-                provider._real, in_use_max=in_use_max, warm=warm, checked_after_s=checked_after_s
+                provider._real,
+                in_use_max=in_use_max,
+                warm=warm,
+                warm_max=warm_max,
+                checked_after_s=checked_after_s,
             )
         )
 
