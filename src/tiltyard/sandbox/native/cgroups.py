@@ -187,6 +187,7 @@ def enforcement(hierarchies: Iterable[Hierarchy]) -> dict[Limit, Enforcement]:
         Limit.INODES: Enforcement.TMPFS,
         Limit.OUTPUT: Enforcement.SUPERVISOR,
         Limit.WALL: Enforcement.SUPERVISOR,
+        Limit.IDLE: Enforcement.SUPERVISOR,
     }
 
 
