@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -48,6 +49,40 @@ def test_exec_options_and_its_document(sandbox: Sandbox, made: str) -> None:
     assert "wall_timeout" in late.stderr
     assert told.returncode == document["exit_code"] == 3
     assert (document["reason"], document["stdout"]) == ("exit", "/tmp\na=b\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "script", "code", "reason"),
+    [
+        ("--cpu-time", "1s", "while :; do :; done", 128 + signal.SIGXCPU, "cpu_timeout"),
+        ("--idle", "0.2s", "echo said; sleep 600", 137, "idle_timeout"),
+        ("--output-max", "1K", "echo said; exec cat /dev/zero", 137, "output"),
+    ],
+)
+def test_exec_holds_a_program_within_its_own_bounds(
+    sandbox: Sandbox, made: str, option: str, value: str, script: str, code: int, reason: str
+) -> None:
+    ended = sandbox("exec", option, value, made, "--", "sh", "-c", script)
+
+    assert (ended.returncode, ended.stderr) == (code, f"ended: {reason}\n")
+
+
+def test_exec_as_another_user(sandbox: Sandbox, made: str) -> None:
+    by_name, by_number = (
+        sandbox("exec", "--user", user, made, "id", "-u") for user in ("nobody", "1234")
+    )
+
+    if os.geteuid() == 0:
+        assert (by_name.stdout, by_number.stdout) == ("65534\n", "1234\n")
+    else:
+        assert_told(by_name, 125, "has no user 'nobody'")
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--cpu-time", "1.5s"), ("--idle", "0s"), ("--timeout", "9d"), ("--output-max", "x")]
+)
+def test_a_bound_that_is_none_is_wrong_usage(sandbox: Sandbox, wrong: tuple[str, str]) -> None:
+    assert_told(sandbox("exec", *wrong, "sb-000000", "true"), 2, wrong[0])
 
 
 def test_what_is_not_the_programs_doing_is_125(sandbox: Sandbox, made: str) -> None:
