@@ -43,7 +43,10 @@ def create(
     open_files: Annotated[int, typer.Option(help="Of each process.")] = _LIMITS.open_files,
     allow_unenforced: Annotated[
         list[Limit] | None,
-        typer.Option(help="A limit that may go unheld where it cannot be held here [default: cpu]"),
+        typer.Option(
+            help="A limit that may go unheld where it cannot be held here; any other such is "
+            "refused. Without this option that is cpu, and standard error says so."
+        ),
     ] = None,
     writable: Annotated[
         bool, typer.Option("--writable", help="Root inside may change the image's own files.")
@@ -78,6 +81,7 @@ def create(
         open_files=open_files,
         disk_bytes=parse_size("--disk", disk),
         inodes=inodes,
+        # An ordinary user often has no cgroup, and shall have sandboxes, but not unknowingly.
         allow_unenforced=[Limit.CPU] if allow_unenforced is None else allow_unenforced,
         writable=writable,
         network=network,
@@ -86,7 +90,8 @@ def create(
         bandwidth_down_bytes_s=_size_or_none("--bandwidth-down", bandwidth_down),
         ttl_s=ttl_s,
     )
-    return run_async(work(load_settings().runtime_dir, request, as_json=as_json))
+    directory, accepted = load_settings().runtime_dir, allow_unenforced or ()
+    return run_async(work(directory, request, accepted=accepted, as_json=as_json))
 
 
 @app.command(name="exec", context_settings=AFTER_ID)

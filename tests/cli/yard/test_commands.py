@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from cli.yard.conftest import Sandbox, daemons, listed
+from tiltyard.cli.sandbox import tell_unheld
+from tiltyard.core.execution import Enforcement, Limit
+from tiltyard.sandbox.native.cgroups import enforcement
+from tiltyard.sandbox.native.provider import usable_hierarchies
 
 pytestmark = [pytest.mark.slow, pytest.mark.sandbox]
 
@@ -27,6 +31,28 @@ def test_a_sandbox_outlives_the_command_that_made_it(sandbox: Sandbox, made: str
     assert (wrote.returncode, wrote.stdout, wrote.stderr) == (0, "", "said\n")
     assert (read.returncode, read.stdout, read.stderr) == (0, "words", "")
     assert listed(sandbox) == {made: "live"}
+
+
+def test_create_says_what_is_not_held_here(sandbox: Sandbox) -> None:
+    missing = enforcement(usable_hierarchies())[Limit.CPU] is Enforcement.NONE
+    unasked = sandbox("create", "--json")
+    accepted = sandbox("create", "--allow-unenforced", "cpu")
+
+    assert json.loads(unasked.stdout)["unenforced"] == (["cpu"] if missing else [])
+    assert ("not limited on this machine: cpu" in unasked.stderr) is missing
+    assert ("--allow-unenforced cpu accepts it" in unasked.stderr) is missing
+    assert (accepted.returncode, accepted.stderr) == (0, "")
+
+
+def test_words_on_limits_that_are_not_held(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_unheld([])
+    assert capsys.readouterr() == ("", "")
+
+    tell_unheld([Limit.CPU, Limit.NETWORK])
+    said = capsys.readouterr()
+    assert said.err.startswith("not limited on this machine: cpu, network; ")
+    assert "--allow-unenforced cpu --allow-unenforced network accepts" in said.err
+    assert said.out == ""
 
 
 def test_exec_exits_as_the_program_did(sandbox: Sandbox, made: str) -> None:

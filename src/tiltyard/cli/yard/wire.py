@@ -228,6 +228,8 @@ class Row(_Message):
     memory_bytes_max: int = 0
     pids_max: int = 0
     cpus: float = 0.0
+    unenforced: list[Limit] = []
+    """What this machine does not hold of it."""
     cpu_s: float | None = None
     """CPU seconds used so far; None where no cgroup counts them, as with the following."""
     memory_bytes: int | None = None
