@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hostile.test_suite import NAMED, observed
-from tiltyard.core.execution import ExecResult, Reason
+from tiltyard.core.execution import Enforcement, ExecResult, Limit, Reason
 from tiltyard.sandbox.conformance.case import (
     Beyond,
     FileOperation,
@@ -80,6 +80,26 @@ def test_only_the_neighbour_may_use_its_way_out() -> None:
         assert outcome("neighbours-proxy", seen) is expected
     silent = observed(REFUSED, witness=ended(""), beyond=Beyond(by_neighbour=1))
     assert outcome("neighbours-proxy", silent) is Outcome.ESCAPED
+
+
+@pytest.mark.parametrize("name", ["memory-malloc", "memory-of-many-processes", "memory-full-pipes"])
+@pytest.mark.parametrize(
+    ("reason", "held_by", "expected"),
+    [
+        (Reason.OOM, Enforcement.CGROUP, Outcome.CONTAINED),
+        (Reason.SIGNAL, Enforcement.CGROUP, Outcome.ESCAPED),
+        (Reason.KILLED, Enforcement.CGROUP, Outcome.ESCAPED),
+        (Reason.DISK, Enforcement.CGROUP, Outcome.ESCAPED),
+        (Reason.SIGNAL, Enforcement.RLIMIT, Outcome.CONTAINED),
+        (Reason.KILLED, Enforcement.RLIMIT, Outcome.ESCAPED),
+    ],
+)
+def test_a_kill_for_memory_has_no_other_name(
+    name: str, reason: Reason, held_by: Enforcement, expected: Outcome
+) -> None:
+    killed = replace(ended("", reason), exit_code=None, signal=9)
+    seen = observed(results=(killed,), enforced={Limit.MEMORY: held_by})
+    assert outcome(name, seen) is expected
 
 
 def test_an_input_that_is_taken_without_end_is_seen() -> None:
