@@ -24,7 +24,7 @@ static const char *become_init(const struct rootfs *rootfs, struct given given) 
   const char *failed = rootfs_enter(rootfs);
   if (failed) return failed;
   if (sethostname("sandbox", 7)) return "sethostname";
-  close_range((unsigned)(given.first_group + 2 * given.groups), ~0u, 0);
+  close_range((unsigned)(given.first_group + given.groups * (given.has_first ? 2 : 1)), ~0u, 0);
   init_run(given);
 }
 
@@ -40,9 +40,12 @@ void child_run(const struct rootfs *rootfs, const struct cgroup_entry *entry, st
   /* Its own score can be opened only while it is still the host's. */
   int score = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
   if (dup2(child.control, 3) < 0 || score < 0 || dup2(score, 4) < 0) _exit(1);
-  for (int i = 0; i < entry->groups; i++)
-    if (dup2(entry->group[i], 5 + i) < 0 || dup2(entry->first[i], 5 + entry->groups + i) < 0) _exit(1);
+  for (int i = 0; i < entry->groups; i++) {
+    if (dup2(entry->group[i], 5 + i) < 0) _exit(1);
+    if (entry->has_first && dup2(entry->first[i], 5 + entry->groups + i) < 0) _exit(1);
+  }
   struct given given = {.control = 3, .score = 4, .first_group = 5, .groups = entry->groups,
+                        .has_first = entry->has_first,
                         .for_zygotes = rootfs->for_zygotes, .has_network = child.has_network};
   sigset_t none;
   sigemptyset(&none);

@@ -49,18 +49,19 @@ static int take(int fd) {
   return kept;
 }
 
-void groups_set_up(int first, int count, bool has_network) {
+void groups_set_up(int first, int count, bool has_first, bool has_network) {
   count_sockets = has_network;
   struct group_entry entry = group_none();
   entry.number = 1;
+  bool whole = count > 0;
   for (int i = 0; i < count; i++) {
     trees[i] = take(first + i);
-    entry.tasks[i] = take(first + count + i);
-    if (trees[i] < 0 || entry.tasks[i] < 0) return; /* the sandbox's own readings are all there is */
+    if (has_first) entry.tasks[i] = take(first + count + i);
+    if (trees[i] < 0 || (has_first && entry.tasks[i] < 0)) whole = false;
   }
-  if (count == 0) return;
+  if (!whole) return; /* the sandbox's own readings are all there is */
   tree_count = count;
-  groups[made++] = (struct group){.entry = entry};
+  if (has_first) groups[made++] = (struct group){.entry = entry};
 }
 
 static const char *name_of(uint32_t number, const char *file) {

@@ -12,9 +12,9 @@ struct group_entry {
   int tasks[GROUP_TREES_MAX]; /* -1 behind the last; they stay the group's */
 };
 
-/* Takes descriptors, from `first` on: of the sandbox's own directories, `count` of them, and then of as
- * many files by which a thread enters the first group, which is there already. None is no error. */
-void groups_set_up(int first, int count, bool has_network);
+/* Takes descriptors, from `first` on: of the sandbox's own directories, `count` of them; none is no error.
+ * With `has_first` the first group is there already, and as many follow by which a thread enters it. */
+void groups_set_up(int first, int count, bool has_first, bool has_network);
 struct group_entry group_none(void);
 /* An empty group with what a child needs to enter it. Number 0 when none can be made: then the
  * sandbox's own readings are all there is. */

@@ -114,7 +114,7 @@ void init_run(struct given given) {
   if (control < 0 || kept_score < 0) _exit(1);
   close(given.control);
   close(given.score);
-  groups_set_up(given.first_group, given.groups, given.has_network);
+  groups_set_up(given.first_group, given.groups, given.has_first, given.has_network);
   for (int fd = 0; fd < 4; fd++)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR | O_CLOEXEC) != fd) fail("open(/dev/null)");
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);

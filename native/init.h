@@ -9,7 +9,7 @@ struct given {
   int control;
   int score;                /* its own /proc/self/oom_score_adj */
   int first_group, groups;  /* see groups_set_up */
-  bool for_zygotes, has_network;
+  bool has_first, for_zygotes, has_network;
 };
 
 /* Supervises the sandbox that this process is the first of, until the control socket ends. */

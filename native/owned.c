@@ -150,7 +150,8 @@ static const char *make_directories(const struct owned *owned) {
   char first[STAGED_PATH_BYTES];
   for (char **each = owned->cgroups; *each; each++)
     if (make_directory(*each)) return "mkdir(cgroup)";
-  for (char **each = owned->grouped; *each; each++) {
+  /* Nobody else will have it otherwise, and each is 200 KB of an idle sandbox. */
+  for (char **each = owned->grouped; owned->residue_bytes && *each; each++) {
     snprintf(first, sizeof first, "%s/" FIRST_GROUP, *each);
     if (mkdir(first, 0755)) return "mkdir(cgroup)";
   }
@@ -185,10 +186,10 @@ static const char *open_groups(const struct owned *owned, struct cgroup_entry *e
     if (root && chown(*each, root, root)) return "chown(cgroup)";
     snprintf(first, sizeof first, "%s/" FIRST_GROUP "/tasks", *each);
     int fd = open(*each, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int tasks = fd < 0 ? -1 : open(first, O_WRONLY | O_CLOEXEC);
+    int tasks = entry->has_first && fd >= 0 ? open(first, O_WRONLY | O_CLOEXEC) : -1;
     entry->group[entry->groups] = fd;
     entry->first[entry->groups++] = tasks;
-    if (tasks < 0) return "open(cgroup)";
+    if (fd < 0 || (entry->has_first && tasks < 0)) return "open(cgroup)";
   }
   return NULL;
 }
@@ -197,7 +198,7 @@ static const char *open_groups(const struct owned *owned, struct cgroup_entry *e
  * need not when a single thread of v1 moves itself, or when a child is born into its v2 cgroup. */
 const char *owned_open_entry(const struct owned *owned, struct cgroup_entry *entry) {
   char path[4096];
-  *entry = (struct cgroup_entry){.count = 0, .into = -1};
+  *entry = (struct cgroup_entry){.count = 0, .into = -1, .has_first = owned->residue_bytes};
   for (char **each = owned->cgroups; *each; each++) {
     snprintf(path, sizeof path, "%s/tasks", *each);
     int fd = open(path, O_WRONLY | O_CLOEXEC);

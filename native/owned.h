@@ -19,6 +19,7 @@ struct cgroup_entry {
   int count;
   int group[GROUP_TREES_MAX]; /* directories below which the sandbox makes its executions' own */
   int first[GROUP_TREES_MAX]; /* of each, the file by which a thread enters the first of those */
+  bool has_first;             /* that is there already */
   int groups;
   int into; /* v2: the directory to be cloned into; -1: none */
 };

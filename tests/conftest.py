@@ -1,11 +1,14 @@
 """What every test may use: the shared cases, and plain words for what is skipped.
 
 A skip says what is missing and is counted in the closing lines, so that a machine without
-sandboxes does not look green; `--require-sandbox` turns those skips into failures.
+sandboxes, or without a fuzzer for their programs, does not look green; `--require-sandbox` turns
+those skips into failures.
 """
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -17,7 +20,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--require-sandbox",
         action="store_true",
-        help="fail the sandbox tests where this machine gives no sandboxes, instead of skipping",
+        help="fail the sandbox tests where this machine gives no sandboxes, and those of the "
+        "C programs where it lacks a compiler or fuzzer for them, instead of skipping",
     )
     group.addoption(
         "--soak-s",
@@ -49,6 +53,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"--require-sandbox, but this machine gives none: {refusal}")
     for item in wanting:
         item.add_marker(pytest.mark.skip(reason=f"no sandboxes here: {refusal}"))
+
+
+@pytest.fixture(scope="session")
+def lacking(pytestconfig: pytest.Config) -> Callable[[str], NoReturn]:
+    """Ends a test of the C programs for want of a tool, which must not look green either."""
+
+    def end(what: str) -> NoReturn:
+        if pytestconfig.getoption("--require-sandbox"):
+            pytest.fail(f"--require-sandbox, but {what}", pytrace=False)
+        pytest.skip(what)
+
+    return end
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ static void enter(void) {
   seam_nothing_at(GROUPS + 1);
   bool for_zygotes = seam_choice(2), has_network = seam_choice(2);
   init_run((struct given){.control = CONNECTION, .score = SCORE, .first_group = GROUPS,
-                          .groups = (int)seam_choice(2), .for_zygotes = for_zygotes,
-                          .has_network = has_network});
+                          .groups = (int)seam_choice(2), .has_first = seam_choice(2),
+                          .for_zygotes = for_zygotes, .has_network = has_network});
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {

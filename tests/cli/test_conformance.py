@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from tiltyard.sandbox.conformance.case import Family
 from tiltyard.sandbox.conformance.catalogue import CASES
 from tiltyard.sandbox.conformance.host import descendants
+from tiltyard.sandbox.conformance.neighbour import PATIENCE
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Tiltyard = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -26,6 +28,9 @@ def test_a_case_is_told_as_a_table(tiltyard: Tiltyard) -> None:
     assert "raised-limits" in done.stdout
     assert "contained" in done.stdout
     assert "1 contained" in done.stdout
+    assert re.search(
+        r"host was late by \d+ ms, and the neighbour answered after \d+ ms", done.stdout
+    )
 
 
 def test_a_family_is_told_as_a_document(tiltyard: Tiltyard) -> None:
@@ -36,6 +41,10 @@ def test_a_family_is_told_as_a_document(tiltyard: Tiltyard) -> None:
     assert [case["name"] for case in told["cases"]] == ["terminals", "keyrings"]
     assert told["counts"]["contained"] == 2
     assert told["provider"] == "native"
+    for case in told["cases"]:
+        assert 0 < case["around"]["lag_ms"] < PATIENCE.host_ms
+        assert 0 < case["around"]["answer_ms"] < PATIENCE.neighbour_s * 1000
+        assert (case["around"]["late"], case["tries"]) == ([], 1)
 
 
 def test_the_cases_can_be_listed(tiltyard: Tiltyard) -> None:

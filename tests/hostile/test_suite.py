@@ -8,7 +8,7 @@ from importlib import resources
 
 import pytest
 
-from hostile.weak import Ajar, Loosened, PlainMaker
+from hostile.weak import Ajar, FallsSilent, Loosened, PlainMaker, StandsStill
 from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import Enforcement, ExecResult, Limit, Reason, StreamCapture
 from tiltyard.sandbox.conformance import judging
@@ -27,6 +27,7 @@ from tiltyard.sandbox.conformance.case import (
 from tiltyard.sandbox.conformance.catalogue import CASES, chosen
 from tiltyard.sandbox.conformance.far import FarSide
 from tiltyard.sandbox.conformance.host import Host, harm_between, left_behind
+from tiltyard.sandbox.conformance.neighbour import PATIENCE, Patience
 from tiltyard.sandbox.conformance.runner import run_case, run_cases
 from tiltyard.sandbox.native.provider import NativeProvider
 
@@ -109,6 +110,40 @@ class TestWithoutContainment:
 
         assert report.outcome is Outcome.ESCAPED, report.words
         assert "the host waited" in report.words
+
+    @pytest.mark.parametrize(
+        ("maker", "words"),
+        [
+            (StandsStill("calm", seconds=1.2), "the host itself stood still for 1."),
+            (FallsSilent(times=1), "the neighbour did not answer for 0.5 s"),
+        ],
+    )
+    async def test_an_outage_and_nothing_else_has_a_second_try(
+        self, plain: Subject, host: Host, maker: PlainMaker, words: str
+    ) -> None:
+        patience = Patience(host_ms=1000, neighbour_s=0.5)
+        subject = replace(plain, maker=maker, patience=patience)
+        report = await run_case(case_of("claim('calm', False)\nend()"), subject, host)
+
+        assert (report.outcome, report.tries) == (Outcome.CONTAINED, 2)
+        assert f"second try; at the first {words}" in report.words
+
+    async def test_an_outage_that_comes_again_is_an_escape(
+        self, plain: Subject, host: Host
+    ) -> None:
+        patience = Patience(neighbour_s=0.5)
+        subject = replace(plain, maker=FallsSilent(times=1000), patience=patience)
+        report = await run_case(case_of("claim('calm', False)\nend()"), subject, host)
+
+        assert (report.outcome, report.tries) == (Outcome.ESCAPED, 2)
+        assert report.words.startswith("the neighbour did not answer for 0.5 s")
+
+    async def test_who_escapes_anyhow_has_no_second_try(self, plain: Subject, host: Host) -> None:
+        subject = replace(plain, patience=Patience(host_ms=0.0))
+        report = await run_case(case_of("claim('calm', True)\nend()"), subject, host)
+
+        assert (report.outcome, report.tries) == (Outcome.ESCAPED, 1)
+        assert report.around.late
 
     async def test_no_kept_interpreters_is_told(self, plain: Subject, host: Host) -> None:
         report = await run_case(NAMED["zygote-memory"], plain, host)
@@ -255,12 +290,34 @@ REFUSED = "tried x: refused EPERM\nend\n"
         (REFUSED, {"survived": False}, Outcome.ESCAPED),
         (REFUSED, {"around": Surroundings(harm=("the clock",))}, Outcome.ESCAPED),
         (REFUSED, {"around": Surroundings(left=("process 7",))}, Outcome.ESCAPED),
+        (REFUSED, {"around": Surroundings(late=("the host",))}, Outcome.ESCAPED),
         (REFUSED + "fact x: 5ecret\n", {}, Outcome.ESCAPED),
         (REFUSED + "fact x: ne1ghbour\n", {}, Outcome.ESCAPED),
     ],
 )
 def test_what_a_judgement_goes_by(text: str, rest: dict[str, object], outcome: Outcome) -> None:
     assert judging.finding_of(case_of(""), observed(text, **rest)).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("text", "around", "only"),
+    [
+        (REFUSED, Surroundings(late=("the host",)), True),
+        (REFUSED, Surroundings(late=("the host",), harm=("the clock",)), False),
+        ("end\n", Surroundings(late=("the host",)), False),
+        (REFUSED, Surroundings(), False),
+    ],
+)
+def test_only_an_outage_is_worth_a_second_try(
+    text: str, around: Surroundings, *, only: bool
+) -> None:
+    assert judging.late_only(case_of(""), observed(text, around=around)) is only
+
+
+def test_patience_is_short() -> None:
+    """Responsive is what a person at the machine would call so."""
+    assert PATIENCE.host_ms <= 2000
+    assert PATIENCE.neighbour_s <= 5
 
 
 def test_a_sandbox_that_died_is_an_escape_unless_the_case_may_end_it() -> None:

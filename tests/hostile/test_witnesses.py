@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hostile.test_suite import NAMED, observed
-from tiltyard.core.execution import ExecResult, Reason
+from tiltyard.core.execution import Enforcement, ExecResult, Limit, Reason
 from tiltyard.sandbox.conformance.case import (
     Beyond,
     FileOperation,
@@ -13,6 +13,7 @@ from tiltyard.sandbox.conformance.case import (
     FileRequest,
     Observed,
     Outcome,
+    Surroundings,
 )
 from tiltyard.sandbox.conformance.far import FarSide
 from tiltyard.sandbox.conformance.judging import ran
@@ -82,6 +83,45 @@ def test_only_the_neighbour_may_use_its_way_out() -> None:
     assert outcome("neighbours-proxy", silent) is Outcome.ESCAPED
 
 
+@pytest.mark.parametrize("name", ["memory-malloc", "memory-of-many-processes", "memory-full-pipes"])
+@pytest.mark.parametrize(
+    ("reason", "held_by", "expected"),
+    [
+        (Reason.OOM, Enforcement.CGROUP, Outcome.CONTAINED),
+        (Reason.SIGNAL, Enforcement.CGROUP, Outcome.ESCAPED),
+        (Reason.KILLED, Enforcement.CGROUP, Outcome.ESCAPED),
+        (Reason.DISK, Enforcement.CGROUP, Outcome.ESCAPED),
+        (Reason.SIGNAL, Enforcement.RLIMIT, Outcome.CONTAINED),
+        (Reason.KILLED, Enforcement.RLIMIT, Outcome.ESCAPED),
+    ],
+)
+def test_a_kill_for_memory_has_no_other_name(
+    name: str, reason: Reason, held_by: Enforcement, expected: Outcome
+) -> None:
+    killed = replace(ended("", reason), exit_code=None, signal=9)
+    seen = observed(results=(killed,), enforced={Limit.MEMORY: held_by})
+    assert outcome(name, seen) is expected
+
+
+BOMBS = ("fork-bomb", "fork-bomb-doubling", "thread-bomb", "zombies", "daemons-in-the-background")
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_that_did_not_go_off_is_not_contained(name: str) -> None:
+    for seen_at_most, expected in (
+        (1, Outcome.INCONCLUSIVE),
+        (15, Outcome.INCONCLUSIVE),
+        (16, Outcome.CONTAINED),
+        (32 + 40, Outcome.CONTAINED),
+        (32 + 41, Outcome.ESCAPED),
+    ):
+        seen = observed(
+            results=(ended("fact made: 20\nend\n"),) * 4,
+            around=Surroundings(tasks_max=seen_at_most),
+        )
+        assert outcome(name, seen) is expected, seen_at_most
+
+
 def test_an_input_that_is_taken_without_end_is_seen() -> None:
     timed_out = (ended("", Reason.WALL_TIMEOUT),)
     for fed_bytes, expected in (
@@ -147,14 +187,12 @@ def test_something_of_the_hosts_in_a_fetched_tree_is_seen() -> None:
 
 MAY_NOT_START = {"leaked-working-directory", "supervisor-as-program"}
 """There the safe outcome is that nothing of it comes about."""
-SEEN_FROM_OUTSIDE = {"fork-bomb-doubling"}
-"""It says nothing, as it multiplies to the last; what counts is how many there were."""
 
 
 def test_a_program_that_breaks_off_at_once_is_contained_by_no_case() -> None:
     failed = replace(ended(""), exit_code=1)
     for case in NAMED.values():
-        if case.name in MAY_NOT_START | SEEN_FROM_OUTSIDE or case.requests:
+        if case.name in MAY_NOT_START or case.requests:
             continue
         seen = observed(
             results=tuple(failed for _ in case.programs), answers=("Traceback",) * len(case.runs)

@@ -10,11 +10,13 @@ import asyncio
 import os
 import signal
 import stat
+import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tiltyard.core.errors import SandboxFileError
 from tiltyard.core.execution import (
@@ -109,6 +111,58 @@ class PlainMaker:
 
     async def create(self, spec: SandboxSpec, /) -> PlainBox:
         return PlainBox()
+
+
+class StandsStill(PlainMaker):
+    """Holds up the whole process once, when it is first asked to run `word`."""
+
+    def __init__(self, word: str, *, seconds: float) -> None:
+        self._word = word
+        self._seconds = seconds
+
+    async def create(self, spec: SandboxSpec, /) -> PlainBox:
+        return HeldUp(self.hold_up)
+
+    def hold_up(self, argv: Sequence[str]) -> None:
+        if self._seconds and any(self._word in each for each in argv):
+            subprocess.run(["sleep", str(self._seconds)], check=True)
+            self._seconds = 0.0
+
+
+class HeldUp(PlainBox):
+    """A place of `StandsStill`."""
+
+    def __init__(self, hold_up: Callable[[Sequence[str]], None]) -> None:
+        super().__init__()
+        self._hold_up = hold_up
+
+    async def run(self, argv: Sequence[str], **options: Any) -> ExecResult:
+        self._hold_up(argv)
+        return await super().run(argv, **options)
+
+
+class FallsSilent(PlainMaker):
+    """Its sandboxes do not answer a question for a file, that many times."""
+
+    def __init__(self, *, times: int) -> None:
+        self.times = times
+
+    async def create(self, spec: SandboxSpec, /) -> PlainBox:
+        return Silent(self)
+
+
+class Silent(PlainBox):
+    """A place of `FallsSilent`."""
+
+    def __init__(self, maker: FallsSilent) -> None:
+        super().__init__()
+        self._maker = maker
+
+    async def read(self, path: str, /) -> bytes:
+        if path == "own" and self._maker.times:
+            self._maker.times -= 1
+            await asyncio.Event().wait()
+        return await super().read(path)
 
 
 class Loosened:

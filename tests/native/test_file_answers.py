@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -38,10 +39,12 @@ SOURCES = ("files.c", "inside.c", "cursors.c", "plant.c", "walk.c", "frames.c")
 
 
 @pytest.fixture(scope="session")
-def driver(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def driver(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], NoReturn]
+) -> Path:
     compiler = shutil.which("cc")
     if compiler is None:
-        pytest.skip("there is no C compiler")
+        lacking("there is no C compiler")
     program = tmp_path_factory.mktemp("driver") / "files-driver"
     native = repository / "native"
     sources = [Path(__file__).parent / "files_driver.c", *(native / name for name in SOURCES)]
@@ -54,7 +57,7 @@ def driver(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     if "cannot find" in built.stderr and "san" in built.stderr:
-        pytest.skip("this compiler has no sanitizer libraries")
+        lacking("this compiler has no sanitizer libraries")
     assert built.returncode == 0, built.stderr
     assert built.stderr == ""
     return program

@@ -91,6 +91,17 @@ async def test_from_a_snapshot_only_what_came_after(
         await fork.close()
 
 
+async def test_a_snapshot_moves_nothing_of_what_its_own_sandbox_counts_from(
+    sandbox: Sandbox,
+) -> None:
+    await sandbox.write("before", "1")
+    async with await sandbox.snapshot():
+        await sandbox.write("after", "2")
+        both = {"/workspace/before": ADDED, "/workspace/after": ADDED}
+        assert kinds(await sandbox.diff()) == both
+    assert kinds(await sandbox.diff()) == both
+
+
 async def test_hostile_names_and_sizes(sandbox: Sandbox) -> None:
     await sh(
         sandbox,

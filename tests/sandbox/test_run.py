@@ -42,7 +42,9 @@ async def test_a_result_says_what_held_it(sandbox: Sandbox, provider: NativeProv
     done = await sandbox.run(["true"])
     assert done.isolation == ("root" if os.geteuid() == 0 else "user-namespace")
     assert done.enforced == provider.enforced
+    assert set(done.enforced) == set(Limit), "of every limit it is told by what it is held"
     assert done.enforced[Limit.DISK] is Enforcement.TMPFS
+    assert done.enforced[Limit.IDLE] is Enforcement.SUPERVISOR
 
 
 async def test_a_signal_is_told_apart_from_a_code(sandbox: Sandbox) -> None:

@@ -73,18 +73,29 @@ def _show(provider: str, isolation: str, reports: Sequence[CaseReport]) -> None:
     console = Console(highlight=False)
     title = f"Hostile programs against {provider} ({isolation})"
     table = Table(title=title, title_justify="left")
-    for name in ("family", "case", "outcome", "why", "s"):
+    figures = ("s", "host late ms", "neighbour ms")
+    for name in ("family", "case", "outcome", "why", *figures):
         table.add_column(
             name,
             overflow="fold",
             no_wrap=name == "case",
-            justify="right" if name == "s" else "left",
+            justify="right" if name in figures else "left",
         )
     for report in reports:
         mark = Text(report.outcome, style=_STYLES[report.outcome])
-        spent = f"{report.elapsed_s:.1f}"
-        table.add_row(report.family, report.name, mark, Text(report.words), spent)
+        around = report.around
+        # Nobody was asked beside a case that was not run.
+        times = [around.lag_ms, around.answer_ms] if around.beats else []
+        spent = [f"{report.elapsed_s:.1f}", *(f"{each:.0f}" for each in times)]
+        table.add_row(report.family, report.name, mark, Text(report.words), *spent)
     console.print(table)
+    if ran := [report.around for report in reports if report.around.beats]:
+        host_ms = max(around.lag_ms for around in ran)
+        answer_ms = max(around.answer_ms for around in ran)
+        console.print(
+            f"At the most the host was late by {host_ms:.0f} ms, and the neighbour answered after "
+            f"{answer_ms:.0f} ms."
+        )
     line = ", ".join(f"{count} {name}" for name, count in _counts(reports).items() if count)
     console.print(f"{len(reports)} of {len(CASES)} cases: {line}.", style="bold")
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import typer
@@ -14,6 +14,7 @@ from tiltyard.cli.boundary import EXIT_OK, errors, explain
 from tiltyard.cli.yard import client, copying, ending, running, tables, terminal
 from tiltyard.cli.yard.wire import Create, Ended, Exec, Kind, Row, State
 from tiltyard.core.errors import TiltyardError, UsageError
+from tiltyard.core.execution import Limit
 from tiltyard.core.files import Links
 
 CAPTURE_BYTES_MAX = 16 * 1024 * 1024
@@ -32,11 +33,25 @@ def print_lines(*lines: str) -> None:
         print(line)  # noqa: T201 - the command's output
 
 
-async def create(directory: Path, request: Create, *, as_json: bool) -> int:
-    """Makes a sandbox and prints its id."""
+async def create(
+    directory: Path, request: Create, *, accepted: Collection[Limit], as_json: bool
+) -> int:
+    """Makes a sandbox and prints its id. What is not held of it is told, but for `accepted`."""
     row = await client.create(directory, request)
+    tell_unheld([limit for limit in row.unenforced if limit not in accepted])
     print_json(_plain(row)) if as_json else print_lines(row.id)
     return EXIT_OK
+
+
+def tell_unheld(limits: Sequence[Limit]) -> None:
+    """One line on standard error about limits of a sandbox that nothing holds, if there are any."""
+    if limits:
+        flags = " ".join(f"--allow-unenforced {limit}" for limit in limits)
+        errors.print(
+            f"not limited on this machine: {', '.join(limits)}; tiltyard doctor says why, and "
+            f"{flags} accepts it without these words",
+            style="yellow",
+        )
 
 
 async def execute(directory: Path, request: Exec, *, as_json: bool) -> int:

@@ -24,6 +24,10 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The sandbox, as create printed it.")]
+User = Annotated[
+    str | None,
+    typer.Option(help="Name or number inside; other than root where Tiltyard runs as root."),
+]
 _LIMITS = Limits()
 SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash -i; exec sh -i")
 AFTER_ID = {"allow_interspersed_args": False, "ignore_unknown_options": False}
@@ -39,7 +43,10 @@ def create(
     open_files: Annotated[int, typer.Option(help="Of each process.")] = _LIMITS.open_files,
     allow_unenforced: Annotated[
         list[Limit] | None,
-        typer.Option(help="A limit that may go unheld where it cannot be held here [default: cpu]"),
+        typer.Option(
+            help="A limit that may go unheld where it cannot be held here; any other such is "
+            "refused. Without this option that is cpu, and standard error says so."
+        ),
     ] = None,
     writable: Annotated[
         bool, typer.Option("--writable", help="Root inside may change the image's own files.")
@@ -51,11 +58,11 @@ def create(
     ] = None,
     bandwidth_up: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Bytes a second out of it; like 1M [default: no limit]"),
+        typer.Option(metavar="SIZE", help="Bytes a second out of it; like 1M. Else no limit."),
     ] = None,
     bandwidth_down: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Bytes a second into it; like 1M [default: no limit]"),
+        typer.Option(metavar="SIZE", help="Bytes a second into it; like 1M. Else no limit."),
     ] = None,
     ttl: Annotated[str, typer.Option(help="How long it may live; like 90s, 10m, 1h30m.")] = "1h",
     as_json: Json = False,
@@ -74,6 +81,7 @@ def create(
         open_files=open_files,
         disk_bytes=parse_size("--disk", disk),
         inodes=inodes,
+        # An ordinary user often has no cgroup, and shall have sandboxes, but not unknowingly.
         allow_unenforced=[Limit.CPU] if allow_unenforced is None else allow_unenforced,
         writable=writable,
         network=network,
@@ -82,7 +90,8 @@ def create(
         bandwidth_down_bytes_s=_size_or_none("--bandwidth-down", bandwidth_down),
         ttl_s=ttl_s,
     )
-    return run_async(work(load_settings().runtime_dir, request, as_json=as_json))
+    directory, accepted = load_settings().runtime_dir, allow_unenforced or ()
+    return run_async(work(directory, request, accepted=accepted, as_json=as_json))
 
 
 @app.command(name="exec", context_settings=AFTER_ID)
@@ -96,12 +105,25 @@ def execute(
     timeout: Annotated[
         str | None, typer.Option(help="Kill it after so long; like 30s. Else with its sandbox.")
     ] = None,
+    user: User = None,
+    cpu_time: Annotated[
+        str | None,
+        typer.Option(help="CPU time of each of its processes; like 30s. Else no limit."),
+    ] = None,
+    idle: Annotated[
+        str | None,
+        typer.Option(help="Kill it when it wrote nothing for so long. Else no limit."),
+    ] = None,
+    output_max: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Kill it when it wrote more; like 1M. Else no limit."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Run a program: standard input goes in, its output comes out, its exit code is this one's.
 
     Options come before the ID. Ctrl-C kills the program. If a limit ended it, standard error names
-    that limit, and the code is 137.
+    that limit, and the code is 137, or 152 for CPU time.
     """
     from tiltyard.cli.sandbox import execute as work
     from tiltyard.cli.yard.wire import Exec, asked_for
@@ -116,8 +138,12 @@ def execute(
             argv=[_utf8(word) for word in words],
             cwd=cwd,
             env=variables,
-            timeout_s=None if timeout is None else parse_duration("--timeout", timeout),
+            timeout_s=_seconds_or_none("--timeout", timeout),
             terminal=None,
+            user=user,
+            cpu_s=_whole_seconds("--cpu-time", cpu_time),
+            idle_s=_seconds_or_none("--idle", idle),
+            output_bytes_max=_size_or_none("--output-max", output_max),
         )
     return run_async(work(load_settings().runtime_dir, request, as_json=as_json))
 
@@ -129,6 +155,7 @@ def shell(
         list[str] | None, typer.Argument(metavar="-- PROGRAM [ARGUMENTS]", help="Else a shell.")
     ] = None,
     cwd: Annotated[str, typer.Option(help="Its working directory.")] = "/workspace",
+    user: User = None,
 ) -> int:
     """Work in a sandbox: a shell, or another program, on this terminal."""
     from tiltyard.cli.sandbox import shell as work
@@ -145,6 +172,7 @@ def shell(
             env={"TERM": settings.terminal},
             timeout_s=None,
             terminal=size(),
+            user=user,
         )
     return run_async(work(settings.runtime_dir, request))
 
@@ -225,6 +253,26 @@ def stop() -> int:
 
 def _size_or_none(option: str, words: str | None) -> int | None:
     return None if words is None else parse_size(option, words)
+
+
+def _seconds_or_none(option: str, words: str | None) -> float | None:
+    """A bound on a program's time; None is none."""
+    from tiltyard.sandbox.orders import TIMEOUT_S_MAX
+
+    if words is None:
+        return None
+    seconds = parse_duration(option, words)
+    if not 0 < seconds <= TIMEOUT_S_MAX:
+        raise UsageError(f"{option} {words} is no bound.", fix="more than 0, and 7 days at most.")
+    return seconds
+
+
+def _whole_seconds(option: str, words: str | None) -> int:
+    """The kernel counts CPU time to a limit in whole seconds; 0 is no limit."""
+    seconds = _seconds_or_none(option, words) or 0
+    if seconds != int(seconds):
+        raise UsageError(f"{option} {words} is no limit.", fix="whole seconds, like 2s.")
+    return int(seconds)
 
 
 def _variable(words: str) -> tuple[str, str]:

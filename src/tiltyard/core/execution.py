@@ -26,6 +26,8 @@ class Limit(StrEnum):
     INODES = "inodes"
     OUTPUT = "output"
     WALL = "wall"
+    IDLE = "idle"
+    """How long a program may write nothing, where it is run with such a bound."""
     NETWORK = "network"
     """Bandwidth, each direction for itself."""
 

@@ -264,6 +264,7 @@ class Sandbox:
     async def diff(self) -> tuple[FileChange, ...]:
         """What the files differ in from the start, or from the snapshot that it was made from.
 
+        Snapshots that were made of it since do not count.
         Sorted by path. What was only touched is not listed, nor what lies in `/dev/shm`. Raises
         `SandboxError`, also over 100,000 changes or 32 MiB of paths.
         """

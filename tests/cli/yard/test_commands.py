@@ -2,12 +2,17 @@
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from cli.yard.conftest import Sandbox, daemons, listed
+from tiltyard.cli.sandbox import tell_unheld
+from tiltyard.core.execution import Enforcement, Limit
+from tiltyard.sandbox.native.cgroups import enforcement
+from tiltyard.sandbox.native.provider import usable_hierarchies
 
 pytestmark = [pytest.mark.slow, pytest.mark.sandbox]
 
@@ -26,6 +31,28 @@ def test_a_sandbox_outlives_the_command_that_made_it(sandbox: Sandbox, made: str
     assert (wrote.returncode, wrote.stdout, wrote.stderr) == (0, "", "said\n")
     assert (read.returncode, read.stdout, read.stderr) == (0, "words", "")
     assert listed(sandbox) == {made: "live"}
+
+
+def test_create_says_what_is_not_held_here(sandbox: Sandbox) -> None:
+    missing = enforcement(usable_hierarchies())[Limit.CPU] is Enforcement.NONE
+    unasked = sandbox("create", "--json")
+    accepted = sandbox("create", "--allow-unenforced", "cpu")
+
+    assert json.loads(unasked.stdout)["unenforced"] == (["cpu"] if missing else [])
+    assert ("not limited on this machine: cpu" in unasked.stderr) is missing
+    assert ("--allow-unenforced cpu accepts it" in unasked.stderr) is missing
+    assert (accepted.returncode, accepted.stderr) == (0, "")
+
+
+def test_words_on_limits_that_are_not_held(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_unheld([])
+    assert capsys.readouterr() == ("", "")
+
+    tell_unheld([Limit.CPU, Limit.NETWORK])
+    said = capsys.readouterr()
+    assert said.err.startswith("not limited on this machine: cpu, network; ")
+    assert "--allow-unenforced cpu --allow-unenforced network accepts" in said.err
+    assert said.out == ""
 
 
 def test_exec_exits_as_the_program_did(sandbox: Sandbox, made: str) -> None:
@@ -48,6 +75,40 @@ def test_exec_options_and_its_document(sandbox: Sandbox, made: str) -> None:
     assert "wall_timeout" in late.stderr
     assert told.returncode == document["exit_code"] == 3
     assert (document["reason"], document["stdout"]) == ("exit", "/tmp\na=b\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "script", "code", "reason"),
+    [
+        ("--cpu-time", "1s", "while :; do :; done", 128 + signal.SIGXCPU, "cpu_timeout"),
+        ("--idle", "0.2s", "echo said; sleep 600", 137, "idle_timeout"),
+        ("--output-max", "1K", "echo said; exec cat /dev/zero", 137, "output"),
+    ],
+)
+def test_exec_holds_a_program_within_its_own_bounds(
+    sandbox: Sandbox, made: str, option: str, value: str, script: str, code: int, reason: str
+) -> None:
+    ended = sandbox("exec", option, value, made, "--", "sh", "-c", script)
+
+    assert (ended.returncode, ended.stderr) == (code, f"ended: {reason}\n")
+
+
+def test_exec_as_another_user(sandbox: Sandbox, made: str) -> None:
+    by_name, by_number = (
+        sandbox("exec", "--user", user, made, "id", "-u") for user in ("nobody", "1234")
+    )
+
+    if os.geteuid() == 0:
+        assert (by_name.stdout, by_number.stdout) == ("65534\n", "1234\n")
+    else:
+        assert_told(by_name, 125, "has no user 'nobody'")
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--cpu-time", "1.5s"), ("--idle", "0s"), ("--timeout", "9d"), ("--output-max", "x")]
+)
+def test_a_bound_that_is_none_is_wrong_usage(sandbox: Sandbox, wrong: tuple[str, str]) -> None:
+    assert_told(sandbox("exec", *wrong, "sb-000000", "true"), 2, wrong[0])
 
 
 def test_what_is_not_the_programs_doing_is_125(sandbox: Sandbox, made: str) -> None:

@@ -1,13 +1,14 @@
 """What the daemon keeps, asked directly: requests that meet on their way."""
 
 import asyncio
+from types import MappingProxyType
 
 import pytest
 
 from tiltyard.cli.yard.kept import Kept
 from tiltyard.cli.yard.wire import Create
 from tiltyard.core.errors import SandboxClosed
-from tiltyard.core.execution import MIB, Limit, NetworkMode, SandboxSpec
+from tiltyard.core.execution import MIB, Enforcement, Limit, NetworkMode, SandboxSpec
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.supervised import Sandbox
 
@@ -71,6 +72,24 @@ async def test_a_network_is_made_as_it_was_asked_for() -> None:
         assert egress is not None
         held = await egress.bandwidth()
         assert (held.up_bytes_s, held.down_bytes_s) == (1_000_000, 2_000_000)
+        await kept.remove(None)
+
+
+class WithoutCgroup(Watched):
+    """A provider on a machine where nothing holds a share of the CPU."""
+
+    async def create(self, spec: SandboxSpec, *, for_zygotes: bool = False) -> Sandbox:
+        sandbox = await super().create(spec, for_zygotes=for_zygotes)
+        held = {**sandbox.enforced, Limit.CPU: Enforcement.NONE}
+        sandbox.enforced = MappingProxyType(held)
+        return sandbox
+
+
+async def test_what_nothing_holds_of_a_sandbox_is_in_its_row() -> None:
+    async with NativeProvider() as provider, asyncio.TaskGroup() as group:
+        kept = Kept(WithoutCgroup(provider), group=group, lost=(), changed=lambda: None)
+        row = await kept.create(SMALL)
+        assert row.unenforced == [Limit.CPU]
         await kept.remove(None)
 
 

@@ -47,6 +47,10 @@ EXEC = Exec(
     env={"A": "b"},
     timeout_s=None,
     terminal=Size(rows=1, columns=2),
+    user="nobody",
+    cpu_s=3,
+    idle_s=0.5,
+    output_bytes_max=6,
 )
 ROW = Row(id="sb-1", state=State.LOST, created_s=1.0, deadline_s=2.0)
 

@@ -39,11 +39,16 @@ async def run_program(sandbox: Sandbox, asked: Exec, connection: Connection) -> 
     process = await sandbox.spawn(
         asked.argv,
         timeout_s=asked.timeout_s,
+        cpu_s=asked.cpu_s,
+        idle_s=asked.idle_s,
         stdin=Stdin.STREAMED if size is None else b"",
         cwd=asked.cwd,
         env=asked.env,
+        user=asked.user,
         pty=None if size is None else Pty(rows=size.rows, columns=size.columns),
-        output_bytes_max=OUTPUT_BYTES_MOST,
+        output_bytes_max=(
+            OUTPUT_BYTES_MOST if asked.output_bytes_max is None else asked.output_bytes_max
+        ),
     )
     try:
         skipped_bytes = await _attend(process, connection)

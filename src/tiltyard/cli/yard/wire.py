@@ -18,7 +18,7 @@ from tiltyard.core.errors import SandboxError, UsageError
 from tiltyard.core.execution import Limit, NetworkMode, Reason
 from tiltyard.core.files import FileKind, Links
 
-VERSION = 1
+VERSION = 2
 BODY_BYTES_MAX = 1024 * 1024
 BLOCK_BYTES = 64 * 1024
 """Of what is cut into frames."""
@@ -101,8 +101,17 @@ class Exec(_Message):
     cwd: _Path
     env: dict[str, str]
     timeout_s: float | None
+    """None: with its sandbox."""
     terminal: Size | None
     """None: none. Else standard input is typed into it, and standard error is in the output."""
+    user: str | None = None
+    """A name or a number; None: the sandbox's root."""
+    cpu_s: int = 0
+    """Of each process; 0: not limited."""
+    idle_s: float | None = None
+    """None: it may write nothing for ever."""
+    output_bytes_max: int | None = None
+    """None: not limited."""
 
 
 class Resize(_Message):
@@ -219,6 +228,8 @@ class Row(_Message):
     memory_bytes_max: int = 0
     pids_max: int = 0
     cpus: float = 0.0
+    unenforced: list[Limit] = []
+    """What this machine does not hold of it."""
     cpu_s: float | None = None
     """CPU seconds used so far; None where no cgroup counts them, as with the following."""
     memory_bytes: int | None = None

@@ -35,6 +35,7 @@ from tiltyard.sandbox.conformance.case import (
 )
 from tiltyard.sandbox.conformance.far import FarSide
 from tiltyard.sandbox.conformance.host import Host
+from tiltyard.sandbox.conformance.neighbour import PATIENCE, Patience
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.processes import Process
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
@@ -66,6 +67,9 @@ class Subject:
     far: FarSide | None = None
     """The resolver that the provider was opened with. None: it takes none, and cases about a way
     out are not run, because they would ask the machine's own."""
+
+    patience: Patience = PATIENCE
+    """How late the host and the neighbour may be."""
 
     @property
     def far_port(self) -> int:

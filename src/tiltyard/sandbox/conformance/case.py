@@ -188,6 +188,10 @@ class Surroundings:
     """Processes and threads of the attacked sandbox, as seen from outside at the most."""
     lag_ms: float = 0.0
     """By how much this process was late at the most."""
+    answer_ms: float = 0.0
+    """How long the neighbour took to answer, at the most."""
+    late: tuple[str, ...] = ()
+    """Each outage of the host or the neighbour: what took longer than there is patience for."""
     beats: int = 0
     """How often the neighbour was asked and answered rightly during the case."""
 
@@ -322,4 +326,6 @@ class CaseReport:
     outcome: Outcome
     words: str
     elapsed_s: float
+    tries: int = 1
+    """2 when at the first one nothing but an outage spoke against it; this is the second then."""
     around: Surroundings = field(default_factory=Surroundings)

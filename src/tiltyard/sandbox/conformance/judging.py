@@ -24,7 +24,6 @@ TASKS_SPARE = 40
 FATAL_SIGNALS = frozenset({4, 9, 11, 31})
 """ILL, KILL, SEGV, SYS: by which a kernel ends who tries."""
 WORDS_MAX = 200
-OUTAGE_MS = 15_000.0
 SECONDS_SPARE = 15.0
 """A busy machine may be this late without anything being wrong."""
 
@@ -94,6 +93,14 @@ def finding_of(case: Case, observed: Observed) -> Finding:
     return finding
 
 
+def late_only(case: Case, observed: Observed) -> bool:
+    """Whether nothing but an outage speaks against a case, which a busy machine may have had."""
+    if not observed.around.late:
+        return False
+    calm = replace(observed, around=replace(observed.around, late=()))
+    return finding_of(case, calm).outcome in {Outcome.CONTAINED, Outcome.KNOWN}
+
+
 def not_enforced(case: Case, enforced: Mapping[Limit, object], whole: Collection[object]) -> str:
     """Which limit of a case this provider does not hold as a whole here; empty when all are."""
     missing = sorted(limit for limit in case.needs if enforced.get(limit) not in whole)
@@ -111,8 +118,8 @@ def _around(case: Case, observed: Observed) -> Finding | None:
             return escaped("it read a private file of the host")
         if marks.neighbour_secret in text:
             return escaped("it read a file of the neighbour")
-    if around.lag_ms > OUTAGE_MS:
-        return escaped(f"the host itself stood still for {around.lag_ms / 1000:.0f} s")
+    if around.late:
+        return escaped("; ".join(around.late))
     if case.ends_sandbox:
         return None
     if any(each.reason is Reason.SANDBOX_DIED for each in ran(observed)):
@@ -257,6 +264,17 @@ def tasks_within(observed: Observed) -> Finding:
     if seen > most:
         return escaped(f"{seen} processes and threads were there, over {observed.limits.pids}")
     return contained(f"at most {seen} processes and threads were there")
+
+
+def tasks_reached(observed: Observed) -> Finding:
+    """As `tasks_within`, and so many were seen that the limit was what held them.
+
+    Half of it is asked for: the host looks now and then, and not at the highest moment.
+    """
+    least, seen = observed.limits.pids // 2, observed.around.tasks_max
+    if seen < least:
+        return inconclusive(f"it did not go off: {seen} of {least} processes and threads were seen")
+    return tasks_within(observed)
 
 
 def in_time(spare_s: float = SECONDS_SPARE) -> Judge:

@@ -126,10 +126,12 @@ def plan(
     limits: Limits,
     swap: bool,
     networked: bool = False,
+    kept: bool = False,
 ) -> Plan:
     """Plans the directories and limits that a sandbox gets, under a name.
 
-    `swap` says whether swap is accounted here, `networked` whether the sandbox has a loopback.
+    `swap` says whether swap is accounted here, `networked` whether the sandbox has a loopback,
+    `kept` whether another one is to have them afterwards: then the first execution's are there.
     """
     directories: list[str] = []
     grouped: list[str] = []
@@ -150,7 +152,8 @@ def plan(
                 sockets = min(limits.memory_bytes // 4, SOCKET_BYTES_MAX)
                 values["memory.kmem.tcp.limit_in_bytes"] = str(sockets)
                 # And it counts only where there is a limit: the first execution's needs one too.
-                values[f"{FIRST_GROUP}/memory.kmem.tcp.limit_in_bytes"] = UNLIMITED
+                if kept:
+                    values[f"{FIRST_GROUP}/memory.kmem.tcp.limit_in_bytes"] = UNLIMITED
         elif "memory" in tree.controllers:
             values["memory.max"] = str(limits.memory_bytes)
             if swap:
@@ -184,6 +187,7 @@ def enforcement(hierarchies: Iterable[Hierarchy]) -> dict[Limit, Enforcement]:
         Limit.INODES: Enforcement.TMPFS,
         Limit.OUTPUT: Enforcement.SUPERVISOR,
         Limit.WALL: Enforcement.SUPERVISOR,
+        Limit.IDLE: Enforcement.SUPERVISOR,
     }
 
 

@@ -115,6 +115,7 @@ class Slots:
                 limits=limits,
                 swap=self._swap,
                 networked=networked,
+                kept=keep,
             ),
             files=readings(self._hierarchies, owner=self._owner, name=name),
             residue_bytes=residue_bytes if keep else 0,

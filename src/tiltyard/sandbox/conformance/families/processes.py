@@ -15,7 +15,7 @@ from tiltyard.sandbox.conformance.judging import (
     program,
     ran,
     refuses_all,
-    tasks_within,
+    tasks_reached,
     together,
 )
 
@@ -147,7 +147,7 @@ def _cpu_share(observed: Observed) -> Finding:
 BOUNDED = together(
     ends_with(Reason.EXIT, Reason.PIDS, Reason.OOM, Reason.WALL_TIMEOUT),
     fact_within("made", lambda limits: limits.pids + PROCESS_SPARE),
-    tasks_within,
+    tasks_reached,
 )
 
 CASES = (
@@ -168,7 +168,7 @@ CASES = (
         safe=SAFE,
         programs=(Program(source=_DOUBLES, timeout_s=3.0),),
         judge=together(
-            ends_with(Reason.EXIT, Reason.PIDS, Reason.OOM, Reason.WALL_TIMEOUT), tasks_within
+            ends_with(Reason.EXIT, Reason.PIDS, Reason.OOM, Reason.WALL_TIMEOUT), tasks_reached
         ),
         limits=ROOMY,
         slow=True,
