@@ -220,7 +220,7 @@ async def settled(provider: NativeProvider, wanted: dict[str, int] | None) -> di
 async def opened() -> AsyncIterator[Ways]:
     async with (
         NativeProvider() as provider,
-        Pool(provider, warm=1) as pool,
+        Pool(provider, warm=1, warm_max=1) as pool,
         ZygoteCells(
             provider, interpreter=provider.interpreter, program=PROGRAM, spec=CELL, cells_max=1
         ) as cells,
