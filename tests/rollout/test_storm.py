@@ -20,6 +20,7 @@ from tiltyard.core.trajectory import Trajectory
 from tiltyard.core.verdict import Outcome
 from tiltyard.rollout.episode import Setting
 from tiltyard.rollout.runs import attempts, run_attempts, verify_each
+from tiltyard.sandbox.native.provider import usable_hierarchies
 from tiltyard.store import RunReader, RunStore
 from tiltyard.tasks.repair import make_task
 from tiltyard.wiring import open_yard
@@ -60,7 +61,8 @@ def _name(pid: int) -> str:
 
 def left_over() -> dict[str, set[str]]:
     """All of ours that could be left on the machine."""
-    cgroups = {str(path) for path in Path("/sys/fs/cgroup").rglob(f"tiltyard-{os.getpid()}-*")}
+    mine = f"tiltyard-{os.getpid()}-*"
+    cgroups = {str(path) for tree in usable_hierarchies() for path in tree.base.glob(mine)}
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     return {
         "processes": {f"{pid} {_name(pid)}" for pid in descendants(os.getpid())},
