@@ -104,6 +104,14 @@ async def test_other_limits_make_room_for_those_that_are_asked_for(made: Slots) 
     assert again > set(slots[1:])
 
 
+async def test_limits_whose_slots_are_all_in_use_make_no_room(made: Slots) -> None:
+    slots = [new(made) for _ in range(KEPT_MAX)]
+    put_back(made, slots[0])
+    assert new(made) is slots[0]
+    other, unused = made.take(OTHER, networked=False)
+    assert (other.residue_bytes, unused) == (0, ())
+
+
 async def test_on_v2_nothing_is_used_again(tmp_path: Path) -> None:
     names = frozenset({"memory", "pids", "cpu"})
     tree = Hierarchy(version=2, controllers=names, base=tmp_path)

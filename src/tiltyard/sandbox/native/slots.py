@@ -79,7 +79,7 @@ class Slots:
         self._counters = counters
         self._rest_s = rest_s
         self._names = itertools.count(1)
-        self._free: OrderedDict[Key, deque[Slot]] = OrderedDict()
+        self._free: OrderedDict[Key, deque[Slot]] = OrderedDict()  # none of them is empty
         self._kept = 0
         held = {name for tree in hierarchies for name in tree.controllers}
         self._keeps = {"memory", "pids"} <= held and all(tree.version == 1 for tree in hierarchies)
@@ -96,6 +96,8 @@ class Slots:
         now_s = asyncio.get_running_loop().time()
         while free and free[0].free_since_s + self._rest_s <= now_s:
             slot = free.popleft()
+            if not free:
+                del self._free[key]
             if self._count_from_here(slot):
                 return slot, ()
             self._kept -= 1  # somebody has removed it
