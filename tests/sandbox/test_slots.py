@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tiltyard.core.errors import SandboxRefused
 from tiltyard.core.execution import MIB, Limits, Network, NetworkMode, Reason, SandboxSpec
 from tiltyard.sandbox.native.cgroups import Hierarchy
 from tiltyard.sandbox.native.counters import CounterFiles
@@ -226,6 +227,22 @@ async def test_one_that_somebody_removed_is_not_used_again(
     await asyncio.sleep(REST_S)  # now it would be used
     second = await provider.create(spec)
     assert places(second) != places(first)
+    await second.close()
+
+
+@first_version
+async def test_a_spec_that_is_refused_takes_nothing(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    first = await provider.create(spec)
+    snapshot = await first.snapshot()
+    await first.close()
+    await snapshot.drop()
+    await asyncio.sleep(REST_S)
+    with pytest.raises(SandboxRefused, match="unknown snapshot"):
+        await provider.create(snapshot.spec)
+    second = await provider.create(spec)
+    assert places(second) == places(first)
     await second.close()
 
 
