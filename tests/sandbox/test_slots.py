@@ -273,6 +273,22 @@ for end, passed in ((one, (other, kept)), (other, (one,))):
 """
 """Sockets that hold each other, which end only when the kernel looks for such."""
 
+JOINED = """
+import socket, struct, time
+held = []
+for group in range(9):
+    held.append(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
+    address = socket.inet_pton(socket.AF_INET6, f"ff05::{group + 16:x}")
+    held[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, address + struct.pack("I", 1))
+print("joined", flush=True)
+time.sleep(60)
+"""
+COUNTED_LATER = """
+import time
+time.sleep(0.2)  # the kernel reports left groups 10 ms after their socket's end
+print(open("/proc/net/snmp6").read())
+"""
+
 
 async def test_an_untouched_network_is_used_again(
     provider: NativeProvider, spec: SandboxSpec
@@ -297,6 +313,25 @@ async def test_no_network_tells_what_was_done_in_it_before(
         fresh = await provider.create(spec)
         assert await python(fresh, COUNTED) == before
         await python(fresh, "import socket; socket.socket(socket.AF_UNIX).bind('\\0left behind')")
+        await fresh.close()
+
+
+async def test_groups_that_a_killed_program_was_in_are_not_told_to_the_next(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    """Their reports would be counted when the network had been found untouched already."""
+    fresh = await provider.create(spec)
+    untouched = await python(fresh, COUNTED_LATER)
+    await fresh.close()
+    for _ in range(3):
+        sandbox = await provider.create(spec)
+        network = await python(sandbox, NETWORK)
+        joined = await sandbox.spawn(["python3", "-I", "-S", "-c", JOINED])
+        await anext(aiter(joined.chunks()))
+        await sandbox.close()
+        fresh = await provider.create(spec)
+        assert await python(fresh, NETWORK) == network, "it is used again"
+        assert await python(fresh, COUNTED_LATER) == untouched
         await fresh.close()
 
 
