@@ -156,13 +156,14 @@ async def test_nothing_that_was_used_before_is_counted_again(
     provider: NativeProvider, spec: SandboxSpec
 ) -> None:
     first = await provider.create(replace(spec, limits=replace(spec.limits, pids=4)))
-    await python(first, BUSY)
-    await first.run(["sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 9 & done"])
+    await first.run(["sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 0.1 & done"])
     assert first.usage().pids_refused > 0
+    await python(first, BUSY)
     await first.close()
     second = await successor(provider, first.spec, places(first))
     assert second.usage().pids_refused == 0
     assert (second.usage().cpu_s or 0) < 0.15
+    assert (second.usage().memory_peak_bytes or 0) < 16 * MIB
     done = await second.run(["false"])
     assert (done.reason, done.exit_code) == (Reason.EXIT, 1)
     assert done.cpu_s < 0.15
