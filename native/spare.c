@@ -26,12 +26,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "owned.h"
 
 #define READY_MAX 32
-#define WATCHED_MAX 64 /* each has seven descriptors of the launcher's */
+#define WATCHED_MAX 64
+#define WATCHED_DESCRIPTORS 7 /* that each has of the launcher's */
+#define WATCHED_SHARE 4       /* all together no more than this part of those that it may have */
 #define COUNTERS_BYTES_MAX 32768
 
 static const char *const counters[] = {"snmp", "netstat", "snmp6", "dev", "ip6_flowlabel"};
@@ -48,7 +51,7 @@ struct spare {
 static int own = -1;
 static bool refused;
 static struct spare *ready;
-static int ready_count, watched;
+static int ready_count, watched, watched_max = WATCHED_MAX;
 static char untouched[COUNTERS_BYTES_MAX];
 static size_t untouched_bytes;
 
@@ -113,7 +116,7 @@ static bool is_untouched(const struct spare *spare) {
 /* In the new namespace. */
 static void watch(struct spare *spare) {
   char path[64];
-  spare->sockets = watched < WATCHED_MAX ? open_own("net/sockstat") : -1;
+  spare->sockets = watched < watched_max ? open_own("net/sockstat") : -1;
   spare->used_up = spare->sockets < 0;
   if (spare->used_up) return;
   watched++;
@@ -161,6 +164,10 @@ static void lay_ready(struct spare *spare) {
 const char *spare_set_up(void) {
   if (unshare(CLONE_NEWNET)) return "unshare(network)";
   own = open_own("ns/net");
+  struct rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files)) return "getrlimit";
+  rlim_t most = files.rlim_cur / WATCHED_SHARE / WATCHED_DESCRIPTORS;
+  if (most < WATCHED_MAX) watched_max = (int)most;
   return own < 0 ? "open(own network)" : NULL;
 }
 

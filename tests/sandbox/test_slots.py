@@ -1,6 +1,8 @@
 """What one sandbox leaves behind and another gets: cgroups and network namespaces, and no trace."""
 
 import asyncio
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -346,6 +348,29 @@ async def test_a_network_that_was_touched_is_not_used_again(
         assert len(seen) == count
         await python(sandbox, COUNT)
         await sandbox.close()
+
+
+FEW_DESCRIPTORS = """
+import asyncio, resource
+from tiltyard.core.execution import Limit, Limits, SandboxSpec
+from tiltyard.sandbox.native.provider import NativeProvider
+
+async def main():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+    spec = SandboxSpec(limits=Limits(open_files=64), allow_unenforced={Limit.CPU})
+    async with NativeProvider() as provider:
+        print(len([await provider.create(spec) for _ in range(50)]))
+
+asyncio.run(main())
+"""
+
+
+def test_networks_leave_descriptors_for_sandboxes() -> None:
+    """To tell whether one is untouched takes seven of the launcher's."""
+    made = subprocess.run(
+        [sys.executable, "-c", FEW_DESCRIPTORS], capture_output=True, text=True, check=False
+    )
+    assert made.stdout == "50\n", made.stderr
 
 
 async def test_a_network_with_a_loopback_is_used_once(
