@@ -107,6 +107,19 @@ async def test_other_limits_make_room_for_those_that_are_asked_for(made: Slots) 
     assert again > set(slots[1:])
 
 
+async def test_what_a_request_that_was_not_sent_would_have_removed_goes_with_the_next(
+    made: Slots,
+) -> None:
+    slots = [new(made) for _ in range(KEPT_MAX)]
+    for slot in slots:
+        put_back(made, slot)
+    other, unused = made.take(OTHER, networked=False)
+    made.give_back(other, End(unused=unused))
+    _, again = made.take(LIMITS, networked=False)
+    assert again == unused
+    assert made.take(LIMITS, networked=False)[1] == ()
+
+
 async def test_limits_whose_slots_are_all_in_use_make_no_room(made: Slots) -> None:
     slots = [new(made) for _ in range(KEPT_MAX)]
     put_back(made, slots[0])
