@@ -12,6 +12,11 @@
  * is left in it and every counter stands where it stood in the first one, before anybody used that. One
  * with interfaces that are up, or with anything else set up in it, is never used again. See
  * docs/decisions/0015.
+ *
+ * What the kernel does later would come too late for that look. It reports the IPv6 multicast groups of
+ * a socket that has ended 10 ms after its end, and a second time after a second, even where no interface
+ * is up, and counts the bytes: so many as there were groups. By the first version of that protocol it
+ * reports none, so each namespace is told to keep to that.
  */
 #include "spare.h"
 
@@ -21,10 +26,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "owned.h"
+
 #define READY_MAX 32
-#define WATCHED_MAX 64 /* each has seven descriptors of the launcher's */
+#define WATCHED_MAX 64
+#define WATCHED_DESCRIPTORS 7 /* that each has of the launcher's */
+#define WATCHED_SHARE 4       /* all together no more than this part of those that it may have */
 #define COUNTERS_BYTES_MAX 32768
 
 static const char *const counters[] = {"snmp", "netstat", "snmp6", "dev", "ip6_flowlabel"};
@@ -41,7 +51,7 @@ struct spare {
 static int own = -1;
 static bool refused;
 static struct spare *ready;
-static int ready_count, watched;
+static int ready_count, watched, watched_max = WATCHED_MAX;
 static char untouched[COUNTERS_BYTES_MAX];
 static size_t untouched_bytes;
 
@@ -106,7 +116,7 @@ static bool is_untouched(const struct spare *spare) {
 /* In the new namespace. */
 static void watch(struct spare *spare) {
   char path[64];
-  spare->sockets = watched < WATCHED_MAX ? open_own("net/sockstat") : -1;
+  spare->sockets = watched < watched_max ? open_own("net/sockstat") : -1;
   spare->used_up = spare->sockets < 0;
   if (spare->used_up) return;
   watched++;
@@ -116,6 +126,12 @@ static void watch(struct spare *spare) {
     if (spare->counters[i] < 0 && errno != ENOENT) spare->used_up = true;
   }
   if (!untouched_bytes) untouched_bytes = read_counters(spare, untouched, sizeof untouched);
+}
+
+/* In the new namespace. True when no report of multicast groups is still to come; see above. */
+static bool report_no_groups(void) {
+  if (!write_to("/proc/sys/net/ipv6/conf/lo/force_mld_version", "1")) return true;
+  return errno == ENOENT; /* a kernel without IPv6 */
 }
 
 static struct spare *make(void) {
@@ -131,6 +147,7 @@ static struct spare *make(void) {
   spare->namespace = open_own("ns/net");
   int error = errno;
   watch(spare);
+  if (!report_no_groups()) spare->used_up = true;
   errno = error;
   come_back();
   if (spare->namespace >= 0) return spare;
@@ -147,6 +164,10 @@ static void lay_ready(struct spare *spare) {
 const char *spare_set_up(void) {
   if (unshare(CLONE_NEWNET)) return "unshare(network)";
   own = open_own("ns/net");
+  struct rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files)) return "getrlimit";
+  rlim_t most = files.rlim_cur / WATCHED_SHARE / WATCHED_DESCRIPTORS;
+  if (most < WATCHED_MAX) watched_max = (int)most;
   return own < 0 ? "open(own network)" : NULL;
 }
 

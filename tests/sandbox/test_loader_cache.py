@@ -9,6 +9,7 @@ from tiltyard.sandbox.native.image import LOADER_CACHE
 from tiltyard.sandbox.native.loader_cache import (
     CacheEntry,
     CacheUnreadable,
+    lacking,
     read_entries,
     with_first,
 )
@@ -42,6 +43,15 @@ def subdirectory_of(cache: bytes) -> bytes:
     _, _, _, _, place, _ = struct.unpack_from("=IIIIII", cache, extension)
     (string,) = struct.unpack_from("=I", cache, place)
     return cache[string : cache.index(b"\0", string)]
+
+
+def test_a_python_lends_its_own_libraries_to_nobody_who_has_them() -> None:
+    """First in the cache, a Python's libtinfo would be the system's shell's too."""
+    brought = ("libz.so.1", "libz.so.2", "libpython3.11.so.1.0")
+    libraries = {name: f"/own/{name}" for name in brought}
+    entries = read_entries(cache_of(*NAMES))
+    assert set(lacking(entries, libraries, machine=HERE)) == {"libz.so.2", "libpython3.11.so.1.0"}
+    assert lacking(entries, libraries, machine=HERE + 1) == libraries
 
 
 def test_what_is_added_is_found_first_and_all_else_as_before() -> None:

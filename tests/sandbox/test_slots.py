@@ -1,11 +1,14 @@
 """What one sandbox leaves behind and another gets: cgroups and network namespaces, and no trace."""
 
 import asyncio
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tiltyard.core.errors import SandboxRefused
 from tiltyard.core.execution import MIB, Limits, Network, NetworkMode, Reason, SandboxSpec
 from tiltyard.sandbox.native.cgroups import Hierarchy
 from tiltyard.sandbox.native.counters import CounterFiles
@@ -104,6 +107,27 @@ async def test_other_limits_make_room_for_those_that_are_asked_for(made: Slots) 
     assert again > set(slots[1:])
 
 
+async def test_what_a_request_that_was_not_sent_would_have_removed_goes_with_the_next(
+    made: Slots,
+) -> None:
+    slots = [new(made) for _ in range(KEPT_MAX)]
+    for slot in slots:
+        put_back(made, slot)
+    other, unused = made.take(OTHER, networked=False)
+    made.give_back(other, End(unused=unused))
+    _, again = made.take(LIMITS, networked=False)
+    assert again == unused
+    assert made.take(LIMITS, networked=False)[1] == ()
+
+
+async def test_limits_whose_slots_are_all_in_use_make_no_room(made: Slots) -> None:
+    slots = [new(made) for _ in range(KEPT_MAX)]
+    put_back(made, slots[0])
+    assert new(made) is slots[0]
+    other, unused = made.take(OTHER, networked=False)
+    assert (other.residue_bytes, unused) == (0, ())
+
+
 async def test_on_v2_nothing_is_used_again(tmp_path: Path) -> None:
     names = frozenset({"memory", "pids", "cpu"})
     tree = Hierarchy(version=2, controllers=names, base=tmp_path)
@@ -147,13 +171,14 @@ async def test_nothing_that_was_used_before_is_counted_again(
     provider: NativeProvider, spec: SandboxSpec
 ) -> None:
     first = await provider.create(replace(spec, limits=replace(spec.limits, pids=4)))
-    await python(first, BUSY)
-    await first.run(["sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 9 & done"])
+    await first.run(["sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 0.1 & done"])
     assert first.usage().pids_refused > 0
+    await python(first, BUSY)
     await first.close()
     second = await successor(provider, first.spec, places(first))
     assert second.usage().pids_refused == 0
     assert (second.usage().cpu_s or 0) < 0.15
+    assert (second.usage().memory_peak_bytes or 0) < 16 * MIB
     done = await second.run(["false"])
     assert (done.reason, done.exit_code) == (Reason.EXIT, 1)
     assert done.cpu_s < 0.15
@@ -221,6 +246,22 @@ async def test_one_that_somebody_removed_is_not_used_again(
     await second.close()
 
 
+@first_version
+async def test_a_spec_that_is_refused_takes_nothing(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    first = await provider.create(spec)
+    snapshot = await first.snapshot()
+    await first.close()
+    await snapshot.drop()
+    await asyncio.sleep(REST_S)
+    with pytest.raises(SandboxRefused, match="unknown snapshot"):
+        await provider.create(snapshot.spec)
+    second = await provider.create(spec)
+    assert places(second) == places(first)
+    await second.close()
+
+
 NETWORK = """
 import socket
 SO_NETNS_COOKIE = 71  # a number that no other namespace ever has
@@ -247,6 +288,22 @@ for end, passed in ((one, (other, kept)), (other, (one,))):
     end.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 """
 """Sockets that hold each other, which end only when the kernel looks for such."""
+
+JOINED = """
+import socket, struct, time
+held = []
+for group in range(9):
+    held.append(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
+    address = socket.inet_pton(socket.AF_INET6, f"ff05::{group + 16:x}")
+    held[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, address + struct.pack("I", 1))
+print("joined", flush=True)
+time.sleep(60)
+"""
+COUNTED_LATER = """
+import time
+time.sleep(0.2)  # the kernel reports left groups 10 ms after their socket's end
+print(open("/proc/net/snmp6").read())
+"""
 
 
 async def test_an_untouched_network_is_used_again(
@@ -275,6 +332,25 @@ async def test_no_network_tells_what_was_done_in_it_before(
         await fresh.close()
 
 
+async def test_groups_that_a_killed_program_was_in_are_not_told_to_the_next(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    """Their reports would be counted when the network had been found untouched already."""
+    fresh = await provider.create(spec)
+    untouched = await python(fresh, COUNTED_LATER)
+    await fresh.close()
+    for _ in range(3):
+        sandbox = await provider.create(spec)
+        network = await python(sandbox, NETWORK)
+        joined = await sandbox.spawn(["python3", "-I", "-S", "-c", JOINED])
+        await anext(aiter(joined.chunks()))
+        await sandbox.close()
+        fresh = await provider.create(spec)
+        assert await python(fresh, NETWORK) == network, "it is used again"
+        assert await python(fresh, COUNTED_LATER) == untouched
+        await fresh.close()
+
+
 async def test_a_network_that_was_touched_is_not_used_again(
     provider: NativeProvider, spec: SandboxSpec
 ) -> None:
@@ -285,6 +361,29 @@ async def test_a_network_that_was_touched_is_not_used_again(
         assert len(seen) == count
         await python(sandbox, COUNT)
         await sandbox.close()
+
+
+FEW_DESCRIPTORS = """
+import asyncio, resource
+from tiltyard.core.execution import Limit, Limits, SandboxSpec
+from tiltyard.sandbox.native.provider import NativeProvider
+
+async def main():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+    spec = SandboxSpec(limits=Limits(open_files=64), allow_unenforced={Limit.CPU})
+    async with NativeProvider() as provider:
+        print(len([await provider.create(spec) for _ in range(50)]))
+
+asyncio.run(main())
+"""
+
+
+def test_networks_leave_descriptors_for_sandboxes() -> None:
+    """To tell whether one is untouched takes seven of the launcher's."""
+    made = subprocess.run(
+        [sys.executable, "-c", FEW_DESCRIPTORS], capture_output=True, text=True, check=False
+    )
+    assert made.stdout == "50\n", made.stderr
 
 
 async def test_a_network_with_a_loopback_is_used_once(

@@ -11,7 +11,12 @@ from enum import IntEnum
 from pathlib import Path
 
 from tiltyard.core.errors import SandboxRefused
-from tiltyard.sandbox.native.loader_cache import CacheUnreadable, read_entries, with_first
+from tiltyard.sandbox.native.loader_cache import (
+    CacheUnreadable,
+    lacking,
+    read_entries,
+    with_first,
+)
 from tiltyard.sandbox.protocol import text
 
 LOADER_CACHE = Path("/etc/ld.so.cache")
@@ -158,9 +163,11 @@ def _python_libraries() -> dict[str, str]:
 def _with_python(cache: bytes, libraries: Mapping[str, str]) -> bytes | None:
     """The loader's cache with this Python's libraries; None when it is none to put them into."""
     try:
-        for entry in read_entries(cache):
+        entries = read_entries(cache)
+        for entry in entries:
             if entry.name == "libc.so.6" and _runs_with(Path(entry.path)):
-                return with_first(cache, libraries, machine=entry.machine)
+                own = lacking(entries, libraries, machine=entry.machine)
+                return with_first(cache, own, machine=entry.machine)
     except CacheUnreadable:
         return None
     return None

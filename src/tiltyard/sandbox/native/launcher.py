@@ -73,6 +73,8 @@ class End:
     """How many of its processes the kernel had killed for want of memory."""
     cgroups_kept: bool = False
     """They are there, empty and with their limits, for another."""
+    unused: Sequence[str] = ()
+    """What was to be removed when it was made, and has not been."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +174,8 @@ class Launcher:
         try:
             await self._send(order.id, order.encode(), None)
         except BaseException:
-            self._end(order.id, End(cgroups_kept=order.there))  # nobody has touched them
+            # Nobody has touched any of them.
+            self._end(order.id, End(cgroups_kept=order.there, unused=order.unused))
             raise
         reply = await self._reply_to(order.id, _REQUEST_TIMEOUT_S)
         reply.check(f"sandbox {order.id} cannot be made")

@@ -13,7 +13,7 @@ here reads a file.
 
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -54,6 +54,20 @@ def read_entries(cache: bytes) -> list[CacheEntry]:
         ]
     except (struct.error, ValueError) as error:
         raise CacheUnreadable(f"an entry cannot be read: {error}") from None
+
+
+def lacking(
+    entries: Iterable[CacheEntry], libraries: Mapping[str, str], *, machine: int
+) -> dict[str, str]:
+    """Those of a Python's libraries (paths by name) that programs do not find by a cache already.
+
+    A Python of a whole distribution (conda's) brings its own libz and libtinfo. First in the cache
+    they would be everybody's, and the system's shell may not even start with them. Only libpython
+    is always the Python's: the system may have one of the same name that is another release.
+    """
+    found = {entry.name for entry in entries if entry.machine == machine}
+    own = "libpython"
+    return {name: at for name, at in libraries.items() if name not in found or name.startswith(own)}
 
 
 def with_first(cache: bytes, libraries: Mapping[str, str], *, machine: int) -> bytes:

@@ -79,8 +79,10 @@ class Slots:
         self._counters = counters
         self._rest_s = rest_s
         self._names = itertools.count(1)
-        self._free: OrderedDict[Key, deque[Slot]] = OrderedDict()
+        self._free: OrderedDict[Key, deque[Slot]] = OrderedDict()  # none of them is empty
         self._kept = 0
+        self._unused: deque[tuple[str, ...]] = deque()
+        """The directories of slots that were given up in requests that were never sent."""
         held = {name for tree in hierarchies for name in tree.controllers}
         self._keeps = {"memory", "pids"} <= held and all(tree.version == 1 for tree in hierarchies)
 
@@ -94,14 +96,16 @@ class Slots:
         key = (limits.memory_bytes, limits.pids, limits.cpus, networked)
         free = self._free.get(key)
         now_s = asyncio.get_running_loop().time()
+        unused = self._unused.popleft() if self._unused else ()
         while free and free[0].free_since_s + self._rest_s <= now_s:
             slot = free.popleft()
+            if not free:
+                del self._free[key]
             if self._count_from_here(slot):
-                return slot, ()
+                return slot, unused
             self._kept -= 1  # somebody has removed it
-        unused: tuple[str, ...] = ()
         if self._keeps and self._kept >= KEPT_MAX:
-            unused = self._oldest_of_others(key)
+            unused += self._oldest_of_others(key)
         keep = self._keeps and self._kept < KEPT_MAX
         self._kept += keep
         residue_bytes = min(limits.memory_bytes // RESIDUE_SHARE, RESIDUE_BYTES_MAX)
@@ -125,6 +129,8 @@ class Slots:
     def give_back(self, slot: Slot, end: End) -> None:
         """Takes a slot whose sandbox is gone."""
         self._counters.close((*slot.files.paths, *slot.files.of_group(1).paths))
+        if end.unused:
+            self._unused.append(tuple(end.unused))
         if not slot.residue_bytes:
             return
         if not end.cgroups_kept:
@@ -147,7 +153,7 @@ class Slots:
 
     def _count_from_here(self, slot: Slot) -> bool:
         """Notes what it has counted; False when it is no longer there."""
-        slot.used = read_usage(slot.files, reset_peak=False, counters=self._counters)
+        slot.used = read_usage(slot.files, reset_peak=True, counters=self._counters)
         first = slot.files.of_group(1)
         still = restart_peak(first, counters=self._counters)
         used = read_usage(first, reset_peak=False, counters=self._counters)
