@@ -104,6 +104,15 @@ async def test_other_limits_make_room_for_those_that_are_asked_for(made: Slots) 
     assert again > set(slots[1:])
 
 
+async def test_other_limits_make_no_room_while_all_are_in_use(made: Slots) -> None:
+    for slot in [new(made) for _ in range(KEPT_MAX)]:
+        put_back(made, slot)
+    assert all(new(made).there for _ in range(KEPT_MAX))
+    other, unused = made.take(OTHER, networked=False)
+    assert unused == ()
+    assert other.residue_bytes == 0
+
+
 async def test_on_v2_nothing_is_used_again(tmp_path: Path) -> None:
     names = frozenset({"memory", "pids", "cpu"})
     tree = Hierarchy(version=2, controllers=names, base=tmp_path)

@@ -95,7 +95,7 @@ class Slots:
         free = self._free.get(key)
         now_s = asyncio.get_running_loop().time()
         while free and free[0].free_since_s + self._rest_s <= now_s:
-            slot = free.popleft()
+            slot = self._longest_free(key)
             if self._count_from_here(slot):
                 return slot, ()
             self._kept -= 1  # somebody has removed it
@@ -136,14 +136,19 @@ class Slots:
         self._free.move_to_end(slot.key)
 
     def _oldest_of_others(self, key: Key) -> tuple[str, ...]:
-        for other, free in self._free.items():
+        for other in self._free:
             if other != key:
-                slot = free.popleft()
-                if not free:
-                    del self._free[other]
                 self._kept -= 1
-                return slot.plan.directories
+                return self._longest_free(other).plan.directories
         return ()
+
+    def _longest_free(self, key: Key) -> Slot:
+        """Takes it out. What is left has at least one slot of each key."""
+        free = self._free[key]
+        slot = free.popleft()
+        if not free:
+            del self._free[key]
+        return slot
 
     def _count_from_here(self, slot: Slot) -> bool:
         """Notes what it has counted; False when it is no longer there."""
