@@ -172,6 +172,19 @@ async def test_nothing_that_was_used_before_is_counted_again(
 
 
 @first_version
+async def test_the_peak_of_the_one_before_is_not_shown(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    first = await provider.create(spec)
+    await python(first, BUSY)
+    assert (first.usage().memory_peak_bytes or 0) > 48 * MIB
+    await first.close()
+    second = await successor(provider, spec, places(first))
+    assert (second.usage().memory_peak_bytes or 0) < 16 * MIB
+    await second.close()
+
+
+@first_version
 async def test_the_limits_hold_for_the_second_as_for_the_first(
     provider: NativeProvider, spec: SandboxSpec
 ) -> None:

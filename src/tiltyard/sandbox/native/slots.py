@@ -152,7 +152,7 @@ class Slots:
 
     def _count_from_here(self, slot: Slot) -> bool:
         """Notes what it has counted; False when it is no longer there."""
-        slot.used = read_usage(slot.files, reset_peak=False, counters=self._counters)
+        slot.used = read_usage(slot.files, reset_peak=True, counters=self._counters)
         first = slot.files.of_group(1)
         still = restart_peak(first, counters=self._counters)
         used = read_usage(first, reset_peak=False, counters=self._counters)
