@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tiltyard.core.errors import SandboxRefused
 from tiltyard.core.execution import MIB, Limits, Network, NetworkMode, Reason, SandboxSpec
+from tiltyard.core.ids import SnapshotId
 from tiltyard.sandbox.native.cgroups import Hierarchy
 from tiltyard.sandbox.native.counters import CounterFiles
 from tiltyard.sandbox.native.image import Image
@@ -226,6 +228,23 @@ async def test_what_is_kept_goes_with_the_provider(image: Image, spec: SandboxSp
         assert kept
         assert all(Path(place).exists() for place in kept)
     assert not any(Path(place).exists() for place in kept)
+
+
+async def test_what_is_refused_takes_nothing(provider: NativeProvider, spec: SandboxSpec) -> None:
+    def held() -> tuple[int, int]:
+        assert provider._slots is not None
+        return len(provider._ranges._free), provider._slots._kept
+
+    await (await provider.create(spec)).close()
+    before = held()
+    for refused in (
+        replace(spec, snapshot=SnapshotId("nobody's")),
+        replace(spec, network=Network(mode=NetworkMode.ALLOW, allow=("a/b",))),
+        replace(spec, image="none"),
+    ):
+        with pytest.raises(SandboxRefused):
+            await provider.create(refused)
+    assert held() == before
 
 
 @first_version

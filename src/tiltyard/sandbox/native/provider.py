@@ -220,7 +220,9 @@ class NativeProvider:
         launcher.check_alive()
         rules = rules_of(spec.network)
         self._check(spec, image, for_zygotes=for_zygotes)
+        snapshot, network = layers.number_of(spec), order_of(spec.network)
         id_ = SandboxId(f"{self._name}-{next(self._ids)}")
+        # From here to the launcher's answer nothing may raise: only `gone` gives these back.
         first_id = self._ranges.take() if self._as_root else 0
         slot, unused = slots.take(spec.limits, networked=spec.network.mode != NetworkMode.NONE)
         gone: asyncio.Future[End] = asyncio.get_running_loop().create_future()
@@ -233,11 +235,11 @@ class NativeProvider:
                 disk_bytes=spec.limits.disk_bytes,
                 inodes=spec.limits.inodes,
                 for_zygotes=for_zygotes,
-                snapshot=layers.number_of(spec),
+                snapshot=snapshot,
                 writable=spec.writable,
                 lifetime_s=math.ceil(spec.lifetime_s),
                 first_id=first_id,
-                network=order_of(spec.network),
+                network=network,
                 oom_file=slot.files.oom,
                 pids_file=slot.files.pids_now,
                 memory_file=slot.files.memory,
