@@ -3,8 +3,8 @@
 Making and removing cgroups costs a fifth of a sandbox. So on cgroup v1 those that a sandbox left
 empty are used again by a later one with the same limits. Nothing can be seen of them inside, no
 process of the first is left when the second comes, and what they have counted until then is
-subtracted (docs/decisions/0015). On v2, and
-where nobody counts processes, each sandbox has its own.
+subtracted (docs/decisions/0015). On v2, and where nobody counts processes, each sandbox has its
+own.
 
 The launcher makes them, finds out whether they are empty, and removes them; here it is decided
 which sandbox gets which.
