@@ -29,10 +29,11 @@ first_version = pytest.mark.skipif(
 )
 
 
-def slots_below(base: Path, *, rest_s: float = 0.0) -> Slots:
+def slots_below(base: Path, *, rest_s: float = 0.0, counters: CounterFiles | None = None) -> Slots:
     names = frozenset({"memory", "pids", "cpu", "cpuacct"})
     tree = Hierarchy(version=1, controllers=names, base=base)
-    return Slots([tree], owner="owner", swap=False, counters=CounterFiles(), rest_s=rest_s)
+    counters = CounterFiles() if counters is None else counters
+    return Slots([tree], owner="owner", swap=False, counters=counters, rest_s=rest_s)
 
 
 @pytest.fixture
@@ -81,6 +82,18 @@ async def test_a_slot_rests_before_it_is_used_again(tmp_path: Path) -> None:
     first = new(slots)
     put_back(slots, first)
     assert new(slots) is not first
+
+
+async def test_one_that_cannot_be_read_is_removed(tmp_path: Path) -> None:
+    counters = CounterFiles()
+    slots = slots_below(tmp_path, counters=counters)
+    first = new(slots)
+    put_back(slots, first)
+    Path(first.files.of_group(1).cpu).unlink()
+    second, unused = slots.take(LIMITS, networked=False)
+    assert second is not first
+    assert unused == first.plan.directories
+    assert len(counters) == 0
 
 
 async def test_only_so_many_are_kept(made: Slots) -> None:

@@ -94,13 +94,16 @@ class Slots:
         key = (limits.memory_bytes, limits.pids, limits.cpus, networked)
         free = self._free.get(key)
         now_s = asyncio.get_running_loop().time()
-        while free and free[0].free_since_s + self._rest_s <= now_s:
+        unused: tuple[str, ...] = ()
+        if free and free[0].free_since_s + self._rest_s <= now_s:
             slot = self._longest_free(key)
             if self._count_from_here(slot):
                 return slot, ()
-            self._kept -= 1  # somebody has removed it
-        unused: tuple[str, ...] = ()
-        if self._keeps and self._kept >= KEPT_MAX:
+            # Somebody has removed it, or at least a part; or we have no descriptors to look at it.
+            self._kept -= 1
+            self._close(slot)
+            unused = slot.plan.directories
+        elif self._keeps and self._kept >= KEPT_MAX:
             unused = self._oldest_of_others(key)
         keep = self._keeps and self._kept < KEPT_MAX
         self._kept += keep
@@ -124,7 +127,7 @@ class Slots:
 
     def give_back(self, slot: Slot, end: End) -> None:
         """Takes a slot whose sandbox is gone."""
-        self._counters.close((*slot.files.paths, *slot.files.of_group(1).paths))
+        self._close(slot)
         if not slot.residue_bytes:
             return
         if not end.cgroups_kept:
@@ -149,6 +152,9 @@ class Slots:
         if not free:
             del self._free[key]
         return slot
+
+    def _close(self, slot: Slot) -> None:
+        self._counters.close((*slot.files.paths, *slot.files.of_group(1).paths))
 
     def _count_from_here(self, slot: Slot) -> bool:
         """Notes what it has counted; False when it is no longer there."""
