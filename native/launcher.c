@@ -7,8 +7,8 @@
  * control socket and a pidfd without waiting: the child builds its own root (rootfs.c), goes on as
  * tiltyard-init (init.c) and says HELLO on the control socket, or says there which call failed.
  *
- * It owns what it made. When a sandbox is reaped its cgroups are removed, and only then is it reported
- * as gone. When the host ends, the request socket ends, or, where a child of the host's still holds
+ * It owns what it made. When a sandbox is reaped its cgroups are removed, or left empty for another,
+ * and only then is it reported as gone. When the host ends, the request socket ends, or, where a child of the host's still holds
  * that, the host's pidfd tells: every sandbox is killed, reaped and removed, and the launcher exits.
  * When the launcher itself is killed, the parent-death signal takes the sandboxes, and the host, or
  * the next host's sweep, takes the empty cgroups.
@@ -241,7 +241,7 @@ static void enter_own_namespaces(void) {
   if (write_to("/proc/self/gid_map", map)) fail("write(gid_map)");
 }
 
-/* A child puts its own at 3 and 4: what the launcher hands on to it must not be there. */
+/* A child puts its own at 3 and after (child.c): what the launcher hands on to it must not be there. */
 static void hold_low_descriptors(void) {
   int fd;
   do fd = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -340,6 +340,7 @@ int owned_sweep(void (*gone)(const struct owned *owned, bool kept), void (*other
     bool kept = keeps_cgroups(each);
     /* The kernel lets go of a cgroup a moment after the last process is reaped. */
     if (!kept && !remove_cgroups(each->cgroups)) {
+      each->residue_bytes = 0; /* what is half removed is nobody's, also when it is empty by then */
       again = RETRY_MS;
       continue;
     }

@@ -17,6 +17,7 @@ from tiltyard.core.execution import Reason, SandboxSpec
 from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.image import Image
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
+from tiltyard.sandbox.native.slots import REST_S
 from tiltyard.sandbox.supervised import Sandbox
 
 pytestmark = pytest.mark.sandbox
@@ -220,8 +221,7 @@ async def test_cancelling_a_creation_at_any_moment(
         turns += 1 + turns // 20
     # Whatever was half made ends by itself; one more, made and closed after it, is behind it.
     await (await provider.create(spec)).close()
-    await until(lambda: not supervisors())
-    assert nobody_in(provider)
+    await until(lambda: not supervisors() and nobody_in(provider))
     assert descriptors() == before
 
 
@@ -229,6 +229,7 @@ async def test_descriptors_that_run_out_are_an_error_with_a_fix(
     provider: NativeProvider, spec: SandboxSpec
 ) -> None:
     await (await provider.create(spec)).close()
+    await asyncio.sleep(REST_S)  # its cgroups would be used again, and nobody can look at them
     before = descriptors()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     failed = 0
@@ -246,8 +247,7 @@ async def test_descriptors_that_run_out_are_an_error_with_a_fix(
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert failed >= 1
-    await until(lambda: not supervisors())
-    assert nobody_in(provider)
+    await until(lambda: not supervisors() and nobody_in(provider))
     assert descriptors() == before
     sandbox = await provider.create(spec)
     assert (await sandbox.run(["true"])).ok
@@ -352,6 +352,7 @@ async def test_cgroups_that_were_removed_are_made_anew(
     await sandbox.close()
 
 
+@pytest.mark.skipif(not usable_hierarchies(), reason="there is no cgroup to write to")
 async def test_what_dead_owners_left_is_swept_without_being_asked(
     image: Image,
 ) -> None:

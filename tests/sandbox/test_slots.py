@@ -10,6 +10,7 @@ import pytest
 
 from tiltyard.core.errors import SandboxRefused
 from tiltyard.core.execution import MIB, Limits, Network, NetworkMode, Reason, SandboxSpec
+from tiltyard.core.ids import SnapshotId
 from tiltyard.sandbox.native.cgroups import Hierarchy
 from tiltyard.sandbox.native.counters import CounterFiles
 from tiltyard.sandbox.native.image import Image
@@ -30,10 +31,11 @@ first_version = pytest.mark.skipif(
 )
 
 
-def slots_below(base: Path, *, rest_s: float = 0.0) -> Slots:
+def slots_below(base: Path, *, rest_s: float = 0.0, counters: CounterFiles | None = None) -> Slots:
     names = frozenset({"memory", "pids", "cpu", "cpuacct"})
     tree = Hierarchy(version=1, controllers=names, base=base)
-    return Slots([tree], owner="owner", swap=False, counters=CounterFiles(), rest_s=rest_s)
+    counters = CounterFiles() if counters is None else counters
+    return Slots([tree], owner="owner", swap=False, counters=counters, rest_s=rest_s)
 
 
 @pytest.fixture
@@ -82,6 +84,18 @@ async def test_a_slot_rests_before_it_is_used_again(tmp_path: Path) -> None:
     first = new(slots)
     put_back(slots, first)
     assert new(slots) is not first
+
+
+async def test_one_that_cannot_be_read_is_removed(tmp_path: Path) -> None:
+    counters = CounterFiles()
+    slots = slots_below(tmp_path, counters=counters)
+    first = new(slots)
+    put_back(slots, first)
+    Path(first.files.of_group(1).cpu).unlink()
+    second, unused = slots.take(LIMITS, networked=False)
+    assert second is not first
+    assert unused == first.plan.directories
+    assert len(counters) == 0
 
 
 async def test_only_so_many_are_kept(made: Slots) -> None:
@@ -188,6 +202,19 @@ async def test_nothing_that_was_used_before_is_counted_again(
 
 
 @first_version
+async def test_the_peak_of_the_one_before_is_not_shown(
+    provider: NativeProvider, spec: SandboxSpec
+) -> None:
+    first = await provider.create(spec)
+    await python(first, BUSY)
+    assert (first.usage().memory_peak_bytes or 0) > 48 * MIB
+    await first.close()
+    second = await successor(provider, spec, places(first))
+    assert (second.usage().memory_peak_bytes or 0) < 16 * MIB
+    await second.close()
+
+
+@first_version
 async def test_the_limits_hold_for_the_second_as_for_the_first(
     provider: NativeProvider, spec: SandboxSpec
 ) -> None:
@@ -229,6 +256,23 @@ async def test_what_is_kept_goes_with_the_provider(image: Image, spec: SandboxSp
         assert kept
         assert all(Path(place).exists() for place in kept)
     assert not any(Path(place).exists() for place in kept)
+
+
+async def test_what_is_refused_takes_nothing(provider: NativeProvider, spec: SandboxSpec) -> None:
+    def held() -> tuple[int, int]:
+        assert provider._slots is not None
+        return len(provider._ranges._free), provider._slots._kept
+
+    await (await provider.create(spec)).close()
+    before = held()
+    for refused in (
+        replace(spec, snapshot=SnapshotId("nobody's")),
+        replace(spec, network=Network(mode=NetworkMode.ALLOW, allow=("a/b",))),
+        replace(spec, image="none"),
+    ):
+        with pytest.raises(SandboxRefused):
+            await provider.create(refused)
+    assert held() == before
 
 
 @first_version

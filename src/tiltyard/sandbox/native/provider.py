@@ -223,6 +223,7 @@ class NativeProvider:
         # Before anything is taken: what is refused here has nothing to give back.
         snapshot, network = layers.number_of(spec), order_of(spec.network)
         id_ = SandboxId(f"{self._name}-{next(self._ids)}")
+        # From here to the launcher's answer nothing may raise: only `gone` gives these back.
         first_id = self._ranges.take() if self._as_root else 0
         slot, unused = slots.take(spec.limits, networked=spec.network.mode != NetworkMode.NONE)
         gone: asyncio.Future[End] = asyncio.get_running_loop().create_future()

@@ -3,8 +3,8 @@
 Making and removing cgroups costs a fifth of a sandbox. So on cgroup v1 those that a sandbox left
 empty are used again by a later one with the same limits. Nothing can be seen of them inside, no
 process of the first is left when the second comes, and what they have counted until then is
-subtracted (docs/decisions/0015). On v2, and
-where nobody counts processes, each sandbox has its own.
+subtracted (docs/decisions/0015). On v2, and where nobody counts processes, each sandbox has its
+own.
 
 The launcher makes them, finds out whether they are empty, and removes them; here it is decided
 which sandbox gets which.
@@ -97,14 +97,15 @@ class Slots:
         free = self._free.get(key)
         now_s = asyncio.get_running_loop().time()
         unused = self._unused.popleft() if self._unused else ()
-        while free and free[0].free_since_s + self._rest_s <= now_s:
-            slot = free.popleft()
-            if not free:
-                del self._free[key]
+        if free and free[0].free_since_s + self._rest_s <= now_s:
+            slot = self._longest_free(key)
             if self._count_from_here(slot):
                 return slot, unused
-            self._kept -= 1  # somebody has removed it
-        if self._keeps and self._kept >= KEPT_MAX:
+            # Somebody has removed it, or at least a part; or we have no descriptors to look at it.
+            self._kept -= 1
+            self._close(slot)
+            unused += slot.plan.directories
+        elif self._keeps and self._kept >= KEPT_MAX:
             unused += self._oldest_of_others(key)
         keep = self._keeps and self._kept < KEPT_MAX
         self._kept += keep
@@ -128,7 +129,7 @@ class Slots:
 
     def give_back(self, slot: Slot, end: End) -> None:
         """Takes a slot whose sandbox is gone."""
-        self._counters.close((*slot.files.paths, *slot.files.of_group(1).paths))
+        self._close(slot)
         if end.unused:
             self._unused.append(tuple(end.unused))
         if not slot.residue_bytes:
@@ -142,14 +143,22 @@ class Slots:
         self._free.move_to_end(slot.key)
 
     def _oldest_of_others(self, key: Key) -> tuple[str, ...]:
-        for other, free in self._free.items():
+        for other in self._free:
             if other != key:
-                slot = free.popleft()
-                if not free:
-                    del self._free[other]
                 self._kept -= 1
-                return slot.plan.directories
+                return self._longest_free(other).plan.directories
         return ()
+
+    def _longest_free(self, key: Key) -> Slot:
+        """Takes it out. What is left has at least one slot of each key."""
+        free = self._free[key]
+        slot = free.popleft()
+        if not free:
+            del self._free[key]
+        return slot
+
+    def _close(self, slot: Slot) -> None:
+        self._counters.close((*slot.files.paths, *slot.files.of_group(1).paths))
 
     def _count_from_here(self, slot: Slot) -> bool:
         """Notes what it has counted; False when it is no longer there."""

@@ -11,7 +11,7 @@ to fill 32 places, and there is always one for a sandbox that has none before th
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from functools import partial
 
@@ -31,7 +31,6 @@ class LookupsBusy(Exception):
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class _Asked:
-    by: SandboxId
     name: str
     answer: asyncio.Future[tuple[Address, ...]]
 
@@ -45,7 +44,8 @@ class Lookups:
         self._patience_s = patience_s
         self._free = LOOKUPS_MAX
         self._held: Counter[SandboxId] = Counter()
-        self._waiting: list[_Asked] = []
+        self._waiting: dict[SandboxId, deque[_Asked]] = {}
+        """Only of those that have any: who is next is looked for among sandboxes, not requests."""
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -63,35 +63,42 @@ class Lookups:
 
         Raises `LookupsBusy` when it could not begin, and `TimeoutError` when it does not end.
         """
-        if sum(asked.by == by for asked in self._waiting) >= WAITING_MAX:
+        waiting = self._waiting.get(by, deque())
+        if len(waiting) >= WAITING_MAX:
             raise LookupsBusy
-        asked = _Asked(by=by, name=name, answer=asyncio.get_running_loop().create_future())
-        self._waiting.append(asked)
+        asked = _Asked(name=name, answer=asyncio.get_running_loop().create_future())
+        waiting.append(asked)
+        self._waiting[by] = waiting
         self._begin()
         try:
             async with asyncio.timeout(self._patience_s):
                 return await asked.answer
         except TimeoutError:
-            if asked in self._waiting:
+            if asked in waiting:
                 raise LookupsBusy from None
             raise
         finally:
-            if asked in self._waiting:
-                self._waiting.remove(asked)
+            if asked in waiting:
+                waiting.remove(asked)
+                if not waiting:
+                    del self._waiting[by]
 
     def _begin(self) -> None:
         """Begins as many as may: of those who wait, who holds least is next."""
         while self._waiting:
-            asked = min(self._waiting, key=lambda asked: self._held[asked.by])
-            if self._held[asked.by] >= min(OWN_MAX, self._free):
+            by = min(self._waiting, key=lambda each: self._held[each])
+            if self._held[by] >= min(OWN_MAX, self._free):
                 return  # and so it is for everybody else
-            self._waiting.remove(asked)
+            waiting = self._waiting[by]
+            asked = waiting.popleft()
+            if not waiting:
+                del self._waiting[by]
             self._free -= 1
-            self._held[asked.by] += 1
+            self._held[by] += 1
             task = self._group.create_task(self._look_up(asked))
             self._tasks.add(task)
             # Not by the task: one that is cancelled before its first step runs none of itself.
-            task.add_done_callback(partial(self._ended, asked.by))
+            task.add_done_callback(partial(self._ended, by))
 
     async def _look_up(self, asked: _Asked) -> None:
         try:
