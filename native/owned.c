@@ -150,7 +150,7 @@ static const char *make_directories(const struct owned *owned) {
   char first[STAGED_PATH_BYTES];
   for (char **each = owned->cgroups; *each; each++)
     if (make_directory(*each)) return "mkdir(cgroup)";
-  /* Nobody else will have it otherwise, and each is 200 KB of an idle sandbox. */
+  /* Nobody else will have it otherwise, and each is some 170 KB of an idle sandbox. */
   for (char **each = owned->grouped; owned->residue_bytes && *each; each++) {
     snprintf(first, sizeof first, "%s/" FIRST_GROUP, *each);
     if (mkdir(first, 0755)) return "mkdir(cgroup)";

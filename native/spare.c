@@ -44,6 +44,7 @@ struct spare {
   int namespace;
   int counters[COUNTERS]; /* its files below /proc/net; -1: the kernel has no such */
   int sockets;            /* the file that counts them */
+  bool was_used;
   bool used_up;           /* it will not be used again */
   struct spare *next;
 };
@@ -155,9 +156,12 @@ static struct spare *make(void) {
   return NULL;
 }
 
+/* Behind the others, so that the longest free is used first. */
 static void lay_ready(struct spare *spare) {
-  spare->next = ready;
-  ready = spare;
+  struct spare **end = &ready;
+  while (*end) end = &(*end)->next;
+  spare->next = NULL;
+  *end = spare;
   ready_count++;
 }
 
@@ -182,11 +186,14 @@ void spare_make(void) {
 
 struct spare *spare_take(void) {
   refused = false;
-  struct spare *spare = ready;
-  if (!spare) return make();
-  ready = spare->next;
-  ready_count--;
-  return spare;
+  for (struct spare *spare; (spare = ready);) {
+    ready = spare->next;
+    ready_count--;
+    /* Once more: the kernel may have done something late for whom it belonged to. */
+    if (!spare->was_used || is_untouched(spare)) return spare;
+    discard(spare);
+  }
+  return make();
 }
 
 const char *spare_furnish(struct spare *spare, struct network *network) {
@@ -213,6 +220,7 @@ struct spare *spare_kept(struct spare *spare) {
 
 void spare_give_back(struct spare *spare) {
   if (!spare) return;
+  spare->was_used = true;
   if (ready_count < READY_MAX && is_untouched(spare))
     lay_ready(spare);
   else

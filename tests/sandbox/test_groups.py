@@ -72,6 +72,7 @@ async def test_only_the_one_that_ran_out_of_memory_says_so(sandbox: Sandbox) -> 
             sandbox.run(["sh", "-c", "while [ ! -e go ]; do sleep 0.01; done; exit 3"])
         )
         assert (await greedy).reason is Reason.OOM
+        assert sandbox.usage().oom_kills == 1
         await sandbox.write("go", "")
     assert (waiting.result().reason, waiting.result().exit_code) == (Reason.EXIT, 3)
 

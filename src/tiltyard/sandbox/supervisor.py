@@ -111,7 +111,7 @@ class Execution:
             return
         self.channel.close()
         self.input.close()
-        if self._readers:
+        if self._readers:  # to walk an empty set of weak references costs more than all else here
             for reader in self._readers:
                 reader.close()
         self.ended.set_result(raw)

@@ -266,9 +266,14 @@ def read_usage(files: Readings, *, reset_peak: bool, counters: CounterFiles) -> 
     return Usage(
         cpu_s=cpu_s,
         memory_peak_bytes=read_number(files.peak, counters=counters),
-        oom_kills=_field(counters.read(files.oom), b"oom_kill"),
+        oom_kills=read_oom_kills(files, counters=counters),
         pids_refused=read_pids_refused(files, counters=counters),
     )
+
+
+def read_oom_kills(files: Readings, *, counters: CounterFiles) -> int:
+    """How many processes were killed for want of memory; 0 when it cannot be read."""
+    return _field(counters.read(files.oom), b"oom_kill")
 
 
 def read_pids_refused(files: Readings, *, counters: CounterFiles) -> int:

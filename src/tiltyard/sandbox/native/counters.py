@@ -1,7 +1,7 @@
 """The kernel's counters of sandboxes, kept open while they are used.
 
-Reading one costs a microsecond, opening it fifteen, and every run reads eight. So their files stay
-open; but only so many, those that were used last, because each is a descriptor of this process.
+Reading one costs a microsecond, opening it fifteen, and every run reads some nine. So their files
+stay open; but only so many, those that were used last, for each is a descriptor of this process.
 """
 
 import os
@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
 
-OPEN_MAX = 320
-"""Five for each of 64 sandboxes that run something at once; more are opened anew each time."""
+OPEN_MAX = 576
+"""Nine for each of 64 sandboxes that run something at once; more are opened anew each time."""
 READ_BYTES_MAX = 4096
 """More than any of the files has."""
 

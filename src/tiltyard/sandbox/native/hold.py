@@ -12,6 +12,7 @@ from tiltyard.sandbox.ending import NOTHING_USED, Usage, used_since
 from tiltyard.sandbox.native.cgroups import (
     Readings,
     read_number,
+    read_oom_kills,
     read_pids_refused,
     read_usage,
     restart_peak,
@@ -58,12 +59,14 @@ class NativeHold:
             kills = self._gone.result().oom_kills
             return Usage(cpu_s=None, memory_peak_bytes=None, oom_kills=kills)
         now = read_usage(self._files, reset_peak=reset_peak, counters=self._counters)
-        if not self._slot.there:
-            return now
-        before = self._slot.used
+        before = self._slot.used if self._slot.there else NOTHING_USED
+        # v1 counts a kill only in the group of whom it met.
+        groups = self._group_files.values()
+        killed = sum(read_oom_kills(files, counters=self._counters) for files in groups)
         return replace(
             now,
             cpu_s=None if now.cpu_s is None else now.cpu_s - (before.cpu_s or 0.0),
+            oom_kills=now.oom_kills + killed,
             pids_refused=now.pids_refused - before.pids_refused,
         )
 
@@ -72,6 +75,8 @@ class NativeHold:
 
         Called once at its end, before the cgroup is released to the next.
         """
+        if self._gone.done():
+            return Usage(cpu_s=None, memory_peak_bytes=None)
         files = self._group_files.get(number)
         if files is None:
             files = self._group_files[number] = self._files.of_group(number)

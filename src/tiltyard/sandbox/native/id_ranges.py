@@ -4,7 +4,9 @@ What the kernel counts for each user it counts for all that have the same id. So
 sandboxes have a range in common, whichever process made them: a provider takes its ranges from
 blocks that it has claimed, and a claim is an abstract socket with the block's name. The kernel lets
 each name be bound once, and frees it with the last process that holds it, however that ends.
-Providers in different network namespaces that have the host's ids do not see each other's claims.
+The launcher holds a provider's first block too, for its sandboxes end a moment after a host that
+was killed. Providers in different network namespaces that have the host's ids do not see each
+other's claims.
 """
 
 import errno
