@@ -1,6 +1,7 @@
 """What one sandbox leaves behind and another gets: cgroups and network namespaces, and no trace."""
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,16 +30,22 @@ first_version = pytest.mark.skipif(
 )
 
 
-def slots_below(base: Path, *, rest_s: float = 0.0, counters: CounterFiles | None = None) -> Slots:
+@pytest.fixture
+def counters() -> Iterator[CounterFiles]:
+    opened = CounterFiles()
+    yield opened
+    opened.close_all()
+
+
+def slots_below(base: Path, *, counters: CounterFiles, rest_s: float = 0.0) -> Slots:
     names = frozenset({"memory", "pids", "cpu", "cpuacct"})
     tree = Hierarchy(version=1, controllers=names, base=base)
-    counters = CounterFiles() if counters is None else counters
     return Slots([tree], owner="owner", swap=False, counters=counters, rest_s=rest_s)
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Slots:
-    return slots_below(tmp_path)
+def made(tmp_path: Path, counters: CounterFiles) -> Slots:
+    return slots_below(tmp_path, counters=counters)
 
 
 def new(slots: Slots, limits: Limits = LIMITS) -> Slot:
@@ -76,16 +83,15 @@ async def test_one_that_is_not_kept_is_not_used_again(made: Slots) -> None:
     assert second.plan.directories != first.plan.directories
 
 
-async def test_a_slot_rests_before_it_is_used_again(tmp_path: Path) -> None:
+async def test_a_slot_rests_before_it_is_used_again(tmp_path: Path, counters: CounterFiles) -> None:
     """Until the kernel's period is over its CPU quota may be used up."""
-    slots = slots_below(tmp_path, rest_s=3600.0)
+    slots = slots_below(tmp_path, counters=counters, rest_s=3600.0)
     first = new(slots)
     put_back(slots, first)
     assert new(slots) is not first
 
 
-async def test_one_that_cannot_be_read_is_removed(tmp_path: Path) -> None:
-    counters = CounterFiles()
+async def test_one_that_cannot_be_read_is_removed(tmp_path: Path, counters: CounterFiles) -> None:
     slots = slots_below(tmp_path, counters=counters)
     first = new(slots)
     put_back(slots, first)

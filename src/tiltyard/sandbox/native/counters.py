@@ -47,6 +47,11 @@ class CounterFiles:
                 if fd is not None:
                     os.close(fd)
 
+    def close_all(self) -> None:
+        for fd in self._open.values():
+            os.close(fd)
+        self._open.clear()
+
     def _descriptor(self, path: str, flags: int) -> int:
         key = (path, flags)
         fd = self._open.get(key)

@@ -166,6 +166,7 @@ class NativeProvider:
         for supervisor in tuple(self._connected):
             await supervisor.disconnect()
         await self._proxies.aclose()
+        self._counters.close_all()
         # The launcher removes its cgroups itself, unless it was killed. Then its sandboxes are
         # dying, and the kernel keeps a cgroup until the last process is gone.
         for _ in range(REMOVE_TRIES_MAX):
