@@ -21,6 +21,7 @@ from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.found import Found
 from tiltyard.verify.split.mode import SplitMode
+from tiltyard.verify.submission import whole_problem
 
 VERSION = "split-1"
 TRIES = 2
@@ -77,6 +78,8 @@ class Verifier:
                 f"task {task.id} has a time limit of {task.time_limit_s} s.",
                 fix=f"give it one of at most {TIME_LIMIT_S_MAX:.0f} s.",
             )
+        if problem := whole_problem(submission):
+            return Found(problem=problem, tamper=(problem,))
         return await self._split.judge(task, submission)
 
 
