@@ -43,7 +43,8 @@ Out = Annotated[
 Tasks = Annotated[
     str,
     typer.Argument(
-        help="A pack, such as [bold]repair:heldout?count=20&seed=1[/bold], or a .jsonl file."
+        help="A pack, such as [bold]repair:heldout?count=20&seed=1[/bold], a .jsonl file, or a "
+        "task directory."
     ),
 ]
 app.add_typer(sandbox_app)

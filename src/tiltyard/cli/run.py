@@ -24,7 +24,7 @@ from tiltyard.core.verdict import Outcome
 from tiltyard.rollout.episode import Setting
 from tiltyard.rollout.runs import SharedVerdicts, attempts, outcome_counts, run_attempts
 from tiltyard.store import RunStore
-from tiltyard.tasks.catalog import load_tasks
+from tiltyard.tasks.catalog import load_function_tasks
 from tiltyard.wiring import open_yard
 
 RESULTS_FILE = "results.jsonl"
@@ -50,7 +50,7 @@ class RunOptions:
 
 async def run(options: RunOptions, settings: Settings) -> int:
     """Makes the rollouts, records them, prints the results and returns the exit code."""
-    tasks = load_tasks(options.tasks)
+    tasks = load_function_tasks(options.tasks)
     policy = parse_policy(options.policy, api_key=settings.openai_api_key, seed=options.seed)
     directory = options.out or new_run_directory(settings.runs_dir, "run")
     planned = attempts(tasks, samples=options.samples, seed=options.seed)

@@ -20,6 +20,7 @@ _RUNNERS = frozenset({"pytest", "_pytest", "pluggy", "hypothesis"})
 _HARMLESS = frozenset({"test", "this", "antigravity", "idlelib", "turtledemo"})
 """Of the standard library, but nothing in a test run imports them: an agent's scratch `test.py`
 reaches for nothing."""
+_HIDING = _RUNNERS | sys.stdlib_module_names - _HARMLESS
 _UNSAFE = frozenset({Odd.FIFO, Odd.DEVICE, Odd.HARD_LINK, Odd.TOO_LARGE, Odd.CHANGED})
 """What would have hung, led astray or filled a verifier that copies whatever there is. The others
 are what work leaves behind: a server's socket, a directory without permissions."""
@@ -82,21 +83,22 @@ def take(task: Task, submission: Submission) -> Taken:
 
 def _signs(task: Task, submission: Submission) -> Iterator[str]:
     wanted = wanted_file(task)
+    files = task.hidden.files if isinstance(task.hidden, PytestSuite) else ()
+    tests = frozenset(each.rsplit("/", 1)[-1] for each in files)
     for path in submission.links:
         yield f"ships a link: {plain(path)}"
     for path, content in submission.files.items():
-        if path != wanted and (reach := _reach(task, path, content)):
+        if path != wanted and (reach := _reach(tests, path, content)):
             yield f"{reach}: {plain(path)}"
     for path, what in submission.odd.items():
         if path == wanted or what in _UNSAFE:
             yield f"ships what is no plain file ({what}): {plain(path)}"
-        elif reach := _reach(task, path, b""):
+        elif reach := _reach(tests, path, b""):
             yield f"{reach}: {plain(path)}"
 
 
-def _reach(task: Task, path: str, content: bytes) -> str:
+def _reach(tests: frozenset[str], path: str, content: bytes) -> str:
     """What a file of this path would do to an ordinary test run; empty when nothing."""
-    tests = task.hidden.files.keys() if isinstance(task.hidden, PytestSuite) else frozenset[str]()
     name = path.rsplit("/", 1)[-1]
     # What lies deeper hides nothing: only the top directory is where modules are looked for.
     top = path.split("/", 1)[0].removesuffix(".py")
@@ -106,7 +108,7 @@ def _reach(task: Task, path: str, content: bytes) -> str:
         return "ships a file that configures test runs"
     if name in tests:
         return "ships a file of the tests' name"
-    if top in _RUNNERS | sys.stdlib_module_names - _HARMLESS:
+    if top in _HIDING:
         return "ships a module that hides an installed one"
     return ""
 
