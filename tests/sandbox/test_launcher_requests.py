@@ -15,7 +15,7 @@ from tiltyard.core.execution import SandboxSpec
 from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.create import CreateOrder
 from tiltyard.sandbox.native.image import Image, Record, RecordKind
-from tiltyard.sandbox.native.launcher import End, Launcher
+from tiltyard.sandbox.native.launcher import End, Launcher, StepFailed
 from tiltyard.sandbox.native.netns import NetworkKind, NetworkOrder
 from tiltyard.sandbox.native.programs import native_program
 from tiltyard.sandbox.native.provider import NativeProvider, _stage_for
@@ -63,8 +63,9 @@ async def started(stage: Path, cgroup_paths: list[str]) -> Launcher:
 async def test_a_launcher_that_cannot_start_names_the_step(tmp_path: Path) -> None:
     with pytest.raises(SandboxRefused, match=r"mount\(stage\)"):
         await started(tmp_path / "nowhere", [])
-    with pytest.raises(SandboxRefused, match=r"mkdir\(cgroup\)"):
+    with pytest.raises(StepFailed, match=r"mkdir\(cgroup\): No such file") as failed:
         await started(tmp_path, ["/proc/no/cgroup"])
+    assert failed.value.step == "mkdir(cgroup)"
     with pytest.raises(SandboxRefused, match="cannot start"):
         await Launcher.start(launcher=tmp_path / "none", stage=tmp_path, cgroups=[])
 

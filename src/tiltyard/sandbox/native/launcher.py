@@ -32,6 +32,15 @@ _KEPT = "kept"
 _DOCTOR = "run `tiltyard doctor`; it tries each kernel feature and says what to enable."
 
 
+class StepFailed(SandboxRefused):
+    """The launcher could not do what it was asked for."""
+
+    def __init__(self, message: str, *, fix: str, step: str) -> None:
+        super().__init__(message, fix=fix)
+        self.step = step
+        """Where it stopped: most often a system call, as the C sources name it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """One message of the launcher, with the descriptors that came with it."""
@@ -44,10 +53,11 @@ class Reply:
     fds: tuple[int, ...]
 
     def check(self, what: str) -> None:
-        """Raises `SandboxRefused` when the launcher could not do it."""
+        """Raises `StepFailed` when the launcher could not do it."""
         if self.kind == _REPLY_OK:
             return
-        raise SandboxRefused(f"{what}: {self.step}: {os.strerror(self.errno)}.", fix=_DOCTOR)
+        message = f"{what}: {self.step}: {os.strerror(self.errno)}."
+        raise StepFailed(message, fix=_DOCTOR, step=self.step)
 
     def all_fds(self, count: int) -> tuple[int, ...]:
         """What comes with a new sandbox. Raises `SandboxError` when it did not get through."""
