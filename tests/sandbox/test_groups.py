@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from sandbox.processes import supervisors
 from tiltyard.core.execution import MIB, Reason, SandboxSpec
 from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
@@ -75,6 +77,16 @@ async def test_only_the_one_that_ran_out_of_memory_says_so(sandbox: Sandbox) -> 
         assert sandbox.usage().oom_kills == 1
         await sandbox.write("go", "")
     assert (waiting.result().reason, waiting.result().exit_code) == (Reason.EXIT, 3)
+
+
+async def test_an_earlier_kill_is_not_blamed_for_a_sandbox_that_is_lost(sandbox: Sandbox) -> None:
+    """The last count of a sandbox's kills is of all its groups together."""
+    greedy = await sandbox.run(["python3", "-c", f"bytearray({512 * MIB})"])
+    assert greedy.reason is Reason.OOM
+    process = await sandbox.spawn(["sleep", "60"])
+    os.kill(supervisors()[0], signal.SIGKILL)
+    assert (await process.wait()).reason is Reason.SANDBOX_DIED
+    assert sandbox.usage().oom_kills == 1
 
 
 async def test_a_timeout_takes_whom_it_started_and_nobody_else(sandbox: Sandbox) -> None:
