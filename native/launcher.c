@@ -281,7 +281,7 @@ static void serve(int host, int signals) {
 
 int main(int argc, char **argv) {
   if (argc < 4) {
-    fprintf(stderr, "usage: tiltyard-launcher SOCKET HOST-PIDFD STAGE [CGROUP...]\n");
+    fprintf(stderr, "usage: tiltyard-launcher SOCKET HOST-PIDFD STAGE [CGROUP=CONTROLLERS...]\n");
     return 2;
   }
   requests = atoi(argv[1]);

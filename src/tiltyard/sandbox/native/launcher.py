@@ -8,7 +8,7 @@ import os
 import socket
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,10 +118,13 @@ class Launcher:
         *,
         launcher: Path,
         stage: Path,
-        cgroups: Sequence[str],
+        cgroups: Mapping[str, str],
         held: Sequence[socket.socket] = (),
     ) -> "Launcher":
         """Starts the process, which keeps the sockets `held` open for as long as it lives.
+
+        `cgroups` are the directories below which it makes its sandboxes', each with what it lets
+        them have when it has to make it anew (`handed_on`).
 
         Raises `SandboxRefused` with the failing call and the fix.
         """
@@ -131,7 +134,8 @@ class Launcher:
         try:
             # A child of this process may hold our end of the socket longer than we live.
             host = os.pidfd_open(os.getpid())
-            argv = [str(launcher), str(theirs.fileno()), str(host), str(stage), *cgroups]
+            argv = [str(launcher), str(theirs.fileno()), str(host), str(stage)]
+            argv += [f"{path}={controllers}" for path, controllers in cgroups.items()]
             process = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec of a small program, once
                 argv,
                 stdin=subprocess.DEVNULL,

@@ -122,7 +122,10 @@ class NativeProvider:
             self._launcher = await Launcher.start(
                 launcher=native_program("tiltyard-launcher"),
                 stage=_stage_for(image),
-                cgroups=[str(tree.base / self._owner) for tree in self._hierarchies],
+                cgroups={
+                    str(tree.base / self._owner): cgroups.handed_on(tree)
+                    for tree in self._hierarchies
+                },
                 # Sandboxes end a moment after a host that was killed, and have their ids till then.
                 held=[self._ranges.claim()] if self._as_root else [],
             )
