@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.processes import supervisors
+from sandbox.successors import python
 from tiltyard.core.execution import MIB, Reason, SandboxSpec
 from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
@@ -45,23 +46,17 @@ def groups(sandbox: Sandbox) -> list[Path]:
     return [group for place in slot.plan.directories for group in Path(place).glob("e*/")]
 
 
-async def python(sandbox: Sandbox, source: str) -> tuple[float, int]:
-    done = await sandbox.run(["python3", "-I", "-S", "-c", source], timeout_s=60)
-    assert done.ok, done.stderr.text
-    return done.cpu_s, done.memory_peak_bytes
-
-
 @pytest.mark.slow
 async def test_each_is_charged_with_its_own(sandbox: Sandbox) -> None:
     async with asyncio.TaskGroup() as group:
         busy, hungry, idle = (
             group.create_task(python(sandbox, source)) for source in (BUSY, HUNGRY, "pass")
         )
-    assert busy.result()[0] >= 0.4
-    assert idle.result()[0] < 0.4
-    assert hungry.result()[1] >= 48 * MIB
-    assert busy.result()[1] < 48 * MIB
-    assert idle.result()[1] < 48 * MIB
+    assert busy.result().cpu_s >= 0.4
+    assert idle.result().cpu_s < 0.4
+    assert hungry.result().memory_peak_bytes >= 48 * MIB
+    assert busy.result().memory_peak_bytes < 48 * MIB
+    assert idle.result().memory_peak_bytes < 48 * MIB
 
 
 async def test_only_the_one_that_ran_out_of_memory_says_so(sandbox: Sandbox) -> None:
