@@ -130,7 +130,7 @@ from tiltyard.sandbox.native.provider import NativeProvider
 
 async def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
-    spec = SandboxSpec(limits=Limits(open_files=64), allow_unenforced={Limit.CPU})
+    spec = SandboxSpec(limits=Limits(open_files=64), allow_unenforced={Limit.CPU, Limit.MEMORY})
     async with NativeProvider() as provider:
         print(len([await provider.create(spec) for _ in range(50)]))
 
