@@ -28,7 +28,7 @@ from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.pool import Pool
 from tiltyard.tasks.repair import make_task
 from tiltyard.verify.reward import reward_of
-from tiltyard.verify.verifier import SplitVerifier
+from tiltyard.verify.verifier import Verifier
 
 TASKS = 24
 PYTEST_TASKS = 2
@@ -147,15 +147,15 @@ async def under_load(board: Board) -> None:
 
 
 @asynccontextmanager
-async def _verifier(provider: NativeProvider) -> AsyncIterator[SplitVerifier]:
+async def _verifier(provider: NativeProvider) -> AsyncIterator[Verifier]:
     cells_max = len(os.sched_getaffinity(0)) + 1
-    async with SplitVerifier(
+    async with Verifier(
         provider, interpreter=provider.interpreter, spec=SPEC, cells_max=cells_max
     ) as verifier:
         yield verifier
 
 
-def _verifications(verifier: SplitVerifier, tasks: list[Task]) -> Callable[[], Awaitable[None]]:
+def _verifications(verifier: Verifier, tasks: list[Task]) -> Callable[[], Awaitable[None]]:
     answers = trials(tasks)
 
     async def once() -> None:
@@ -182,7 +182,7 @@ class ScriptedPolicy:
 
 
 def _rollouts(
-    pool: Pool, verifier: SplitVerifier, tasks: list[Task], *, turns_max: int
+    pool: Pool, verifier: Verifier, tasks: list[Task], *, turns_max: int
 ) -> Callable[[], Awaitable[None]]:
     policy = ScriptedPolicy(turns_max)
     for task in tasks:

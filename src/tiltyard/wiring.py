@@ -18,7 +18,7 @@ from tiltyard.sandbox.native.image import Image
 from tiltyard.sandbox.native.probe import probe
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
 from tiltyard.sandbox.pool import Pool, Provider
-from tiltyard.verify.verifier import SplitVerifier
+from tiltyard.verify.verifier import Verifier
 
 __all__ = [
     "AGENT_SPEC",
@@ -58,7 +58,7 @@ class Yard:
 
     provider: NativeProvider
     pool: Pool
-    verifier: SplitVerifier
+    verifier: Verifier
     spec: SandboxSpec = AGENT_SPEC
 
 
@@ -75,7 +75,7 @@ async def open_yard(
     async with (
         NativeProvider() as provider,
         Pool(provider, in_use_max=sandboxes, warm=warm) as pool,
-        SplitVerifier(
+        Verifier(
             provider,
             interpreter=provider.interpreter,
             spec=VERIFIER_SPEC,

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from tiltyard.sandbox.native.provider import NativeProvider
-from tiltyard.verify.verifier import SplitVerifier
+from tiltyard.verify.verifier import Verifier
 from verify.tasks import SPEC
 
 
@@ -17,8 +17,8 @@ async def provider() -> AsyncIterator[NativeProvider]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def verifier(provider: NativeProvider) -> AsyncIterator[SplitVerifier]:
-    async with SplitVerifier(
+async def verifier(provider: NativeProvider) -> AsyncIterator[Verifier]:
+    async with Verifier(
         provider, interpreter=provider.interpreter, spec=SPEC, cells_max=2
     ) as opened:
         yield opened

@@ -10,7 +10,7 @@ from sandbox.processes import children, supervisors
 from tiltyard.core.task import CallSuite, PytestSuite
 from tiltyard.core.verdict import CheckStatus, Outcome
 from tiltyard.sandbox.native.provider import NativeProvider
-from tiltyard.verify.verifier import SplitVerifier
+from tiltyard.verify.verifier import Verifier
 from verify.tasks import CALLS, REFERENCE, SPEC, TESTS, WRONG, answer, task, value_of
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.asyncio(loop_scope="module")]
@@ -51,7 +51,7 @@ SAME = "def f(x):\n    return x\n"
     ids=["time", "memory"],
 )
 async def test_a_value_that_the_tests_choke_on_fails(
-    verifier: SplitVerifier, value: str, statuses: set[CheckStatus]
+    verifier: Verifier, value: str, statuses: set[CheckStatus]
 ) -> None:
     heavy = task(HEAVY, reference=SAME, time_limit_s=1.0)
     assert value_of(await verifier.verify(heavy, answer(SAME))) == 1.0
@@ -66,7 +66,7 @@ async def test_a_value_that_the_tests_choke_on_fails(
 
 
 @pytest.mark.slow
-async def test_large_answers_are_compared_in_time(verifier: SplitVerifier) -> None:
+async def test_large_answers_are_compared_in_time(verifier: Verifier) -> None:
     """Explaining how two large texts differ takes hours; saying that they do takes no time."""
     tests = "from solution import f\ndef test_text():\n    assert f() == 'x'\n"
     suite = PytestSuite(files={"test_text.py": tests})
@@ -105,9 +105,7 @@ async def kill_runs(*, times: int) -> int:
 async def test_a_lost_sandbox_is_tried_once_more(
     provider: NativeProvider, hidden: CallSuite | PytestSuite
 ) -> None:
-    async with SplitVerifier(
-        provider, interpreter=provider.interpreter, spec=SPEC, cells_max=1
-    ) as own:
+    async with Verifier(provider, interpreter=provider.interpreter, spec=SPEC, cells_max=1) as own:
         assert value_of(await own.verify(task(hidden), answer(REFERENCE))) == 1.0
         for source, value in ((SLOW_READER, 1.0), (SLOW_READER + WRONG, 0.0)):
             async with asyncio.TaskGroup() as group:
@@ -121,9 +119,7 @@ async def test_a_lost_sandbox_is_tried_once_more(
 
 @pytest.mark.slow
 async def test_a_sandbox_lost_twice_is_a_fault_without_a_reward(provider: NativeProvider) -> None:
-    async with SplitVerifier(
-        provider, interpreter=provider.interpreter, spec=SPEC, cells_max=1
-    ) as own:
+    async with Verifier(provider, interpreter=provider.interpreter, spec=SPEC, cells_max=1) as own:
         async with asyncio.TaskGroup() as group:
             judging = group.create_task(own.verify(task(), answer(SLOW_READER)))
             await kill_runs(times=2)
@@ -135,9 +131,7 @@ async def test_a_sandbox_lost_twice_is_a_fault_without_a_reward(provider: Native
 
 @pytest.mark.slow
 async def test_cancelling_a_verification_at_any_moment(provider: NativeProvider) -> None:
-    async with SplitVerifier(
-        provider, interpreter=provider.interpreter, spec=SPEC, cells_max=1
-    ) as own:
+    async with Verifier(provider, interpreter=provider.interpreter, spec=SPEC, cells_max=1) as own:
         turns = 0
         while True:
             async with asyncio.TaskGroup() as group:
@@ -155,7 +149,7 @@ async def test_cancelling_a_verification_at_any_moment(provider: NativeProvider)
 async def test_a_provider_that_is_gone(provider: NativeProvider) -> None:
     async with (
         NativeProvider() as second,
-        SplitVerifier(second, interpreter=provider.interpreter, spec=SPEC, cells_max=1) as own,
+        Verifier(second, interpreter=provider.interpreter, spec=SPEC, cells_max=1) as own,
     ):
         await second.aclose()
         verdict = await own.verify(task(), answer(REFERENCE))

@@ -6,7 +6,7 @@ import pytest
 
 from tiltyard.core.task import CallCase, CallSuite, PytestSuite
 from tiltyard.core.verdict import CheckStatus, Outcome
-from tiltyard.verify.verifier import SplitVerifier
+from tiltyard.verify.verifier import Verifier
 from verify.tasks import answer, task, value_of
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.asyncio(loop_scope="module")]
@@ -45,7 +45,7 @@ while True:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", [KILLED_BY_REAL_TIME, TOO_IDLE_TO_DIE], ids=["rttime", "idle"])
-async def test_no_run_escapes_its_zero_by_dying_oddly(verifier: SplitVerifier, source: str) -> None:
+async def test_no_run_escapes_its_zero_by_dying_oddly(verifier: Verifier, source: str) -> None:
     verdict = await verifier.verify(task(ONE, time_limit_s=1.0), answer(source))
 
     assert (verdict.outcome, value_of(verdict)) == (Outcome.GRADED, 0.0)
@@ -53,7 +53,7 @@ async def test_no_run_escapes_its_zero_by_dying_oddly(verifier: SplitVerifier, s
 
 
 @pytest.mark.slow
-async def test_a_reply_that_fills_a_whole_message_is_too_large(verifier: SplitVerifier) -> None:
+async def test_a_reply_that_fills_a_whole_message_is_too_large(verifier: Verifier) -> None:
     tests = PytestSuite(
         files={"test_f.py": "from solution import f\n\ndef test_f():\n    assert f(2) == 4\n"}
     )
@@ -65,7 +65,7 @@ async def test_a_reply_that_fills_a_whole_message_is_too_large(verifier: SplitVe
     assert verdict.checks[0].status is CheckStatus.OUTPUT_LIMIT
 
 
-async def test_arguments_are_kept_also_by_a_call_that_raises(verifier: SplitVerifier) -> None:
+async def test_arguments_are_kept_also_by_a_call_that_raises(verifier: Verifier) -> None:
     case = CallCase(id="a", target="f", args=([3, 1],), raises="ValueError", arguments_kept=True)
     spoils = "def f(x):\n    x.clear()\n    raise ValueError('no')\n"
     keeps = "def f(x):\n    raise ValueError('no')\n"
@@ -85,9 +85,7 @@ async def test_arguments_are_kept_also_by_a_call_that_raises(verifier: SplitVeri
         "os.nice(5)",
     ],
 )
-async def test_runs_leave_and_see_nothing_of_each_other(
-    verifier: SplitVerifier, attempt: str
-) -> None:
+async def test_runs_leave_and_see_nothing_of_each_other(verifier: Verifier, attempt: str) -> None:
     before = Path("/dev/null").stat()
     source = f"""
 import ctypes, os, socket

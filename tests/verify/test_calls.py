@@ -7,14 +7,14 @@ import pytest
 from tiltyard.core.execution import MIB
 from tiltyard.core.task import CallCase, CallSuite, MethodCall
 from tiltyard.core.verdict import CheckStatus
-from tiltyard.verify.verifier import SplitVerifier
+from tiltyard.verify.verifier import Verifier
 from verify.tasks import answer, task, value_of
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest.mark.slow
-async def test_more_arguments_than_a_run_holds_at_once(verifier: SplitVerifier) -> None:
+async def test_more_arguments_than_a_run_holds_at_once(verifier: Verifier) -> None:
     """An honest solution that is slow to read must not be ended for what it was sent."""
     big = b"x" * (7 * MIB)
     cases = tuple(CallCase(id=str(n), target="size", args=(big,), expected=n) for n in range(6))
@@ -35,7 +35,7 @@ def size(data):
 
 
 @pytest.mark.slow
-async def test_large_values_pass_both_ways(verifier: SplitVerifier) -> None:
+async def test_large_values_pass_both_ways(verifier: Verifier) -> None:
     numbers: list[Any] = list(range(90_000))
     names: dict[Any, Any] = {str(n): n for n in range(20_000)}
     suite = CallSuite(
@@ -48,7 +48,7 @@ async def test_large_values_pass_both_ways(verifier: SplitVerifier) -> None:
     assert value_of(verdict) == 1.0, verdict.checks
 
 
-async def test_arguments_that_must_be_kept(verifier: SplitVerifier) -> None:
+async def test_arguments_that_must_be_kept(verifier: Verifier) -> None:
     suite = CallSuite(
         cases=(
             CallCase(id="call", target="f", args=([2, 1],), expected=[1, 2], arguments_kept=True),
@@ -83,7 +83,7 @@ class Box:
     assert "changed its arguments" in verdict.checks[0].evidence
 
 
-async def test_what_must_be_raised(verifier: SplitVerifier) -> None:
+async def test_what_must_be_raised(verifier: Verifier) -> None:
     suite = CallSuite(cases=(CallCase(id="one", target="f", args=(1,), raises="ValueError"),))
     for source, passed in {
         "def f(x): raise ValueError('x')": True,

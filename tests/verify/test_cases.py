@@ -10,7 +10,7 @@ import pytest
 from tiltyard.core.task import CallCase, CallSuite, PytestSuite, Submission, Task
 from tiltyard.core.verdict import Outcome
 from tiltyard.verify.reward import reward_of
-from tiltyard.verify.verifier import SplitVerifier
+from tiltyard.verify.verifier import Verifier
 from verify.tasks import task
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -48,7 +48,7 @@ def judged(request: pytest.FixtureRequest) -> Task:
 
 @pytest.mark.parametrize("case", cases())
 async def test_a_shared_case_comes_out_as_it_must(
-    verifier: SplitVerifier, judged: Task, case: Mapping[str, Any]
+    verifier: Verifier, judged: Task, case: Mapping[str, Any]
 ) -> None:
     submission = Submission(
         files={path: text.encode() for path, text in case["files"].items()}, links=case["links"]

@@ -15,7 +15,7 @@ import pytest
 from tiltyard.core.task import CallSuite, PytestSuite
 from tiltyard.core.verdict import CheckStatus, Outcome
 from tiltyard.verify.reward import reward_of
-from tiltyard.verify.verifier import SplitVerifier
+from tiltyard.verify.verifier import Verifier
 from verify.tasks import CALLS, REFERENCE, TESTS, WRONG, answer, task
 
 shared_loop = pytest.mark.asyncio(loop_scope="module")
@@ -68,7 +68,7 @@ def test_the_collection_is_whole() -> None:
 @pytest.mark.parametrize("hidden", [CALLS, TESTS], ids=["calls", "pytest"])
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
 async def test_no_cheat_is_paid_and_none_goes_unscored(
-    verifier: SplitVerifier, cheat: Cheat, hidden: CallSuite | PytestSuite
+    verifier: Verifier, cheat: Cheat, hidden: CallSuite | PytestSuite
 ) -> None:
     verdict = await verifier.verify(task(hidden, time_limit_s=0.6), answer(cheat.source))
     assert verdict.outcome is Outcome.GRADED, verdict.detail
@@ -87,7 +87,7 @@ async def test_no_cheat_is_paid_and_none_goes_unscored(
 @shared_loop
 @pytest.mark.parametrize("hidden", [CALLS, TESTS], ids=["calls", "pytest"])
 async def test_the_right_answer_is_paid(
-    verifier: SplitVerifier, hidden: CallSuite | PytestSuite
+    verifier: Verifier, hidden: CallSuite | PytestSuite
 ) -> None:
     verdict = await verifier.verify(task(hidden), answer(REFERENCE))
     assert reward_of(verdict).value == 1.0, verdict

@@ -5,13 +5,13 @@ import pytest
 from tiltyard.core.task import Split
 from tiltyard.tasks.check import Soundness, check_tasks
 from tiltyard.tasks.repair import TEMPLATES, TRAINED_FAMILIES, make_task
-from tiltyard.verify.verifier import SplitVerifier
+from tiltyard.verify.verifier import Verifier
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest.mark.slow
-async def test_a_task_of_every_family_is_sound(verifier: SplitVerifier) -> None:
+async def test_a_task_of_every_family_is_sound(verifier: Verifier) -> None:
     tasks = [
         make_task(
             7,

@@ -5,7 +5,7 @@ import pytest
 from tiltyard.core.task import CallCase, CallSuite
 from tiltyard.core.verdict import Outcome
 from tiltyard.tasks.check import Soundness, check_task
-from tiltyard.verify.verifier import SplitVerifier
+from tiltyard.verify.verifier import Verifier
 from verify.tasks import CALLS, REFERENCE, WRONG, answer, task, value_of
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.asyncio(loop_scope="module")]
@@ -20,7 +20,7 @@ MISTAKEN = CallSuite(
 
 @pytest.mark.parametrize("source", [REFERENCE, WRONG], ids=["right", "wrong"])
 async def test_a_reference_that_fails_a_case_is_the_graders_fault(
-    verifier: SplitVerifier, source: str
+    verifier: Verifier, source: str
 ) -> None:
     verdict = await verifier.verify(task(MISTAKEN, reference_checked=False), answer(source))
 
@@ -30,7 +30,7 @@ async def test_a_reference_that_fails_a_case_is_the_graders_fault(
     assert "add(2, 2) gave 4, expected 5" in verdict.detail
 
 
-async def test_a_reference_that_passes_changes_nothing(verifier: SplitVerifier) -> None:
+async def test_a_reference_that_passes_changes_nothing(verifier: Verifier) -> None:
     unchecked = task(CALLS, reference_checked=False)
 
     assert value_of(await verifier.verify(unchecked, answer(REFERENCE))) == 1.0
@@ -38,7 +38,7 @@ async def test_a_reference_that_passes_changes_nothing(verifier: SplitVerifier) 
 
 
 @pytest.mark.slow
-async def test_the_reference_is_run_once_for_a_task(verifier: SplitVerifier) -> None:
+async def test_the_reference_is_run_once_for_a_task(verifier: Verifier) -> None:
     slow = "import time\n\nstarted = time.monotonic()\nwhile time.monotonic() < started + 0.3:\n"
     reference = f"{slow}    pass\n\n\ndef add(a, b):\n    return a + b\n"
     case = CallCase(id="one", target="add", args=(1, 1), expected=2)
@@ -50,7 +50,7 @@ async def test_the_reference_is_run_once_for_a_task(verifier: SplitVerifier) -> 
     assert min(walls[1:]) < 0.3
 
 
-async def test_the_check_of_a_task_names_the_case_once(verifier: SplitVerifier) -> None:
+async def test_the_check_of_a_task_names_the_case_once(verifier: Verifier) -> None:
     report = await check_task(task(MISTAKEN, reference_checked=False), verifier.verify)
 
     assert report.soundness is Soundness.UNSOUND

@@ -11,7 +11,7 @@ from tiltyard.core.execution import MIB
 from tiltyard.core.task import CallCase, CallSuite, PytestSuite, Submission
 from tiltyard.core.verdict import CheckStatus, Outcome
 from tiltyard.verify.compare import same
-from tiltyard.verify.verifier import SplitVerifier
+from tiltyard.verify.verifier import Verifier
 from verify.tasks import CALLS, REFERENCE, TESTS, WRONG, answer, task, value_of
 from verify.values import VALUES
 
@@ -30,7 +30,7 @@ PROPERTY = settings(
 @PROPERTY
 @given(expected=VALUES, got=VALUES, right=st.booleans())
 async def test_a_value_passes_when_it_is_the_expected_one(
-    verifier: SplitVerifier, expected: Any, got: Any, right: bool
+    verifier: Verifier, expected: Any, got: Any, right: bool
 ) -> None:
     if right:
         got = expected
@@ -73,7 +73,7 @@ CONTENTS = st.sampled_from(
 @PROPERTY
 @given(files=st.dictionaries(NAMES, CONTENTS, max_size=5), right=st.booleans())
 async def test_adding_files_never_raises_a_reward(
-    verifier: SplitVerifier,
+    verifier: Verifier,
     hidden: CallSuite | PytestSuite,
     files: dict[str, bytes],
     right: bool,
@@ -89,7 +89,7 @@ async def test_adding_files_never_raises_a_reward(
 @SUITES
 @pytest.mark.slow
 async def test_the_reference_is_paid_and_nothing_cheaper(
-    verifier: SplitVerifier, hidden: CallSuite | PytestSuite
+    verifier: Verifier, hidden: CallSuite | PytestSuite
 ) -> None:
     assert value_of(await verifier.verify(task(hidden), answer(REFERENCE))) == 1.0
     constants = ["0", "12", "[]", "[1, 2, 3]", "None", "True", "[1, 3]"]
@@ -103,7 +103,7 @@ async def test_the_reference_is_paid_and_nothing_cheaper(
 @pytest.mark.parametrize("source", [b"\xff\xfe", b"\x00", b"# coding: latin-9000\n", b"def f(:\n"])
 @SUITES
 async def test_a_source_that_is_none(
-    verifier: SplitVerifier, hidden: CallSuite | PytestSuite, source: bytes
+    verifier: Verifier, hidden: CallSuite | PytestSuite, source: bytes
 ) -> None:
     verdict = await verifier.verify(task(hidden), answer(source))
     assert value_of(verdict) == 0.0
@@ -113,7 +113,7 @@ async def test_a_source_that_is_none(
     }
 
 
-async def test_without_a_source_it_is_the_agents_fault(verifier: SplitVerifier) -> None:
+async def test_without_a_source_it_is_the_agents_fault(verifier: Verifier) -> None:
     for submission in (
         Submission(files={}),
         Submission(files={}, links={"solution.py": "/etc/passwd"}),
@@ -125,7 +125,7 @@ async def test_without_a_source_it_is_the_agents_fault(verifier: SplitVerifier) 
 
 
 @pytest.mark.slow
-async def test_verdicts_at_once_do_not_mix(verifier: SplitVerifier) -> None:
+async def test_verdicts_at_once_do_not_mix(verifier: Verifier) -> None:
     async def judge(number: int) -> bool:
         right = number % 3 > 0
         hidden = TESTS if number % 2 else CALLS
@@ -168,7 +168,7 @@ async def test_verdicts_at_once_do_not_mix(verifier: SplitVerifier) -> None:
 )
 @pytest.mark.slow
 async def test_tests_that_are_none_are_a_fault_without_a_reward(
-    verifier: SplitVerifier, hidden: CallSuite | PytestSuite, detail: str
+    verifier: Verifier, hidden: CallSuite | PytestSuite, detail: str
 ) -> None:
     for source in (REFERENCE, WRONG, "import os; os._exit(0)"):
         verdict = await verifier.verify(task(hidden), answer(source))
@@ -178,7 +178,7 @@ async def test_tests_that_are_none_are_a_fault_without_a_reward(
 
 
 @pytest.mark.parametrize("time_limit_s", [0.0, -1.0, float("nan"), float("inf"), 1e9])
-async def test_a_time_limit_that_is_none(verifier: SplitVerifier, time_limit_s: float) -> None:
+async def test_a_time_limit_that_is_none(verifier: Verifier, time_limit_s: float) -> None:
     """A run without one would hold its cell for ever."""
     verdict = await verifier.verify(task(time_limit_s=time_limit_s), answer(REFERENCE))
     assert verdict.outcome is Outcome.GRADER_FAULT
@@ -187,14 +187,14 @@ async def test_a_time_limit_that_is_none(verifier: SplitVerifier, time_limit_s: 
 
 
 @pytest.mark.slow
-async def test_tests_that_never_end_are_a_fault_of_theirs(verifier: SplitVerifier) -> None:
+async def test_tests_that_never_end_are_a_fault_of_theirs(verifier: Verifier) -> None:
     endless = PytestSuite(files={"test_x.py": "def test_x():\n    while True: pass\n"})
     verdict = await verifier.verify(task(endless, time_limit_s=0.5), answer(REFERENCE))
     assert verdict.outcome is Outcome.GRADER_FAULT
     assert "did not get through: ended: wall_timeout" in verdict.detail
 
 
-async def test_a_reference_that_is_no_text(verifier: SplitVerifier) -> None:
+async def test_a_reference_that_is_no_text(verifier: Verifier) -> None:
     broken = replace(task(TESTS), reference="\ud800")
     verdict = await verifier.verify(broken, answer(REFERENCE))
     assert verdict.outcome is Outcome.GRADER_FAULT

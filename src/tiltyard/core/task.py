@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from tiltyard.core.checks import Checks
 from tiltyard.core.execution import Limits
 from tiltyard.core.ids import TaskId
 from tiltyard.core.values import Value
@@ -29,6 +30,17 @@ class MethodCall:
     args: tuple[Value, ...] = ()
 
 
+class Compare(StrEnum):
+    """What of a value has to be as expected."""
+
+    EXACT = "exact"
+    """Equal throughout, types included; floats within the suite's tolerance."""
+    UNORDERED = "unordered"
+    """A list or tuple with the same members, as often, in any order."""
+    ANY_OF = "any_of"
+    """Equal to one of the members of the expected list."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCase:
     """One test of a function or class: call it, compare what comes back."""
@@ -46,6 +58,8 @@ class CallCase:
     arguments_kept: bool = False
     """True: the case also fails when the call changed its arguments; with `then`, when the call
     that made the object did."""
+    compare: Compare = Compare.EXACT
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +81,86 @@ class PytestSuite:
     files: Mapping[str, str]
 
 
-Suite = CallSuite | PytestSuite
+class CompareOutput(StrEnum):
+    """What of a program's standard output has to be as expected."""
+
+    EXACT = "exact"
+    """Byte by byte."""
+    LINES = "lines"
+    """Line by line without white space at line ends and empty lines at the end."""
+    TOKENS = "tokens"
+    """Word by word; words that are both numbers within the suite's tolerance."""
+    CHECKER = "checker"
+    """The suite's checker program decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramCase:
+    """One run of a program: what it reads and what it must print."""
+
+    id: str
+    stdin: bytes = b""
+    arguments: tuple[str, ...] = ()
+    expected: bytes = b""
+    exit_code: int | None = 0
+    """What it must exit with; None accepts any."""
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramSuite:
+    """Tests of a program by standard input and output, in any language."""
+
+    source: str
+    """The file that a submission consists of, such as `solution.py` or `main.c`."""
+    build: tuple[str, ...] = ()
+    """A command that is run once beside the source, such as `cc -O2 -o main main.c`; empty for
+    none."""
+    run: tuple[str, ...]
+    """The command that is run for each case, in the same directory."""
+    cases: tuple[ProgramCase, ...]
+    compare: CompareOutput = CompareOutput.LINES
+    float_tolerance: float = 1e-9
+    checker: str | None = None
+    """Python source of a checker. It is run in a sandbox of its own, with the paths of input,
+    expected and given output as arguments; exit code 0 accepts, 1 refuses, and any other end is a
+    fault of the grader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepositorySuite:
+    """Tests that must import the project they test: pytest in one process with it (overlay)."""
+
+    base: Mapping[str, bytes]
+    """The project as the agent got it, by relative path; may be empty."""
+    tests: Mapping[str, bytes]
+    """Test files and their helpers, by path below `tests/`."""
+    reference: Mapping[str, bytes]
+    """The files that solve it, by relative path, laid over `base`."""
+    sources: tuple[str, ...]
+    """Globs of what is taken of a submission; `**` crosses directories."""
+    protected: tuple[str, ...] = ()
+    """Globs of what always comes from the task, even where `sources` names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptSuite:
+    """A task's own `test.sh`, in a fresh sandbox, with a number for its answer (Harbor)."""
+
+    tests: Mapping[str, bytes]
+    """What lies in `/tests`, by relative path; `test.sh` is run."""
+    reference: Mapping[str, bytes]
+    """The files that solve it, by path relative to `workdir`."""
+    solve: bytes | None = None
+    """A script that makes the reference where files alone do not (`solve.sh`)."""
+    base: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+    """What lies in `workdir` before the artifacts are laid over it."""
+    artifacts: tuple[str, ...] = ("**",)
+    """Globs of what is taken of a submission."""
+    workdir: str = "/app"
+
+
+Suite = CallSuite | PytestSuite | ProgramSuite | RepositorySuite | ScriptSuite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +186,8 @@ class Task:
     time_limit_s: float = 5.0
     """Wall time for all of one verification's calls together."""
     provenance: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    checks: Checks = field(default_factory=Checks)
+    """What is measured beside the hidden suite."""
     reference_checked: bool = field(default=False, compare=False)
     """True where whoever made the task ran its reference on the hidden cases, as a generator does
     to get the expected values: the verifier then need not. A task file cannot say so."""
@@ -100,7 +195,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What an agent left behind: regular files and symbolic links, by relative path."""
+    """What an agent left behind, by relative path. Hostile; nothing in it was followed."""
 
     files: Mapping[str, bytes]
     links: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    odd: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """What else there was, by path, with what it is: `fifo`, `device`, `socket`, `hard link`,
+    `too large`, `too many`. Its content was never read."""

@@ -27,7 +27,7 @@ ANSWERED = frozenset(
 """How a check ends when the solution answered it, whatever the answer."""
 
 Judge = Callable[[Task, Submission], Awaitable[Verdict]]
-"""`SplitVerifier.verify`."""
+"""`Verifier.verify`."""
 
 Record = Callable[[Trajectory], Coroutine[Any, Any, None]]
 """Makes a finished rollout durable. Raises when it cannot; that stops the run."""

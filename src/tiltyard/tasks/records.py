@@ -10,7 +10,7 @@ import keyword
 import re
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import Annotated, Literal, assert_never
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -26,7 +26,7 @@ from tiltyard.core.execution import Limits
 from tiltyard.core.ids import TaskId
 from tiltyard.core.task import CallCase, CallSuite, MethodCall, PytestSuite, Split, Suite, Task
 from tiltyard.core.values import Value
-from tiltyard.tasks.literals import read_literal, write_literal
+from tiltyard.tasks.literals import LiteralError, read_literal, write_literal
 
 CASES_MAX = 10_000
 FILES_MAX = 100
@@ -259,7 +259,7 @@ def _suite_record(suite: Suite) -> CallSuiteRecord | PytestSuiteRecord:
         case PytestSuite():
             return PytestSuiteRecord(tests=dict(suite.files))
         case _:
-            assert_never(suite)
+            raise LiteralError("(its hidden suite) needs a task directory")
 
 
 def _calls_record(suite: CallSuite) -> CallSuiteRecord:

@@ -6,13 +6,8 @@ sandbox is tried once more in a new one, and the verdict says so; a second loss 
 fault without a reward.
 """
 
-import asyncio
-import hashlib
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from functools import partial
-from importlib import resources
 from types import TracebackType
 from typing import Self
 
@@ -20,64 +15,32 @@ import structlog
 
 from tiltyard.core.errors import GraderError, SandboxError
 from tiltyard.core.execution import SandboxSpec
-from tiltyard.core.task import CallSuite, PytestSuite, Submission, Task
-from tiltyard.core.verdict import Check, CheckStatus, Outcome, Verdict
+from tiltyard.core.task import Submission, Task
+from tiltyard.core.verdict import Outcome, Verdict
 from tiltyard.sandbox.pool import Provider
-from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
-from tiltyard.verify.split.calls import EncodedSuites, judge_calls
-from tiltyard.verify.split.candidate import Candidate
-from tiltyard.verify.split.inside import codec
-from tiltyard.verify.split.pytests import FileReport, checks_of, run_file, test_files
-from tiltyard.verify.submission import Taken, take
+from tiltyard.sandbox.zygotes import Interpreter
+from tiltyard.verify.found import Found
+from tiltyard.verify.split.mode import SplitMode
 
 VERSION = "split-1"
 TRIES = 2
 TIME_LIMIT_S_MAX = 3600.0
-TESTER_EXTRA_S = 3.0
-SUITES_KEPT_MAX = 1_000
-"""Test ids are kept for the suites seen last; those of an older one are found again."""
-
-CheckReference = Callable[[], Awaitable[tuple[str, ...]]]
-"""Returns the ids of a task's tests when its reference passes all; raises `GraderError`."""
 
 _log = structlog.get_logger(__name__)
 
 
-def _program(main: str) -> ZygoteProgram:
-    inside = resources.files(__package__) / "split" / "inside"
-    files = {name: (inside / name).read_text() for name in ("codec.py", main)}
-    return ZygoteProgram(files=files, main=main)
-
-
-class SplitVerifier:
-    """Verifies function tasks in split mode. Use with `async with`; safe to call concurrently."""
+class Verifier:
+    """Verifies tasks of every kind. Use with `async with`; safe to call concurrently."""
 
     def __init__(
         self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec, cells_max: int = 4
     ) -> None:
-        """`spec` is what candidates and testers run under; `cells_max` bounds each kind."""
-        self._candidates = ZygoteCells(
-            provider,
-            interpreter=interpreter,
-            program=_program("candidate.py"),
-            spec=spec,
-            cells_max=cells_max,
-        )
-        self._testers = ZygoteCells(
-            provider,
-            interpreter=interpreter,
-            program=_program("tester.py"),
-            spec=spec,
-            cells_max=cells_max,
-        )
-        self._expected: dict[str, tuple[str, ...]] = {}
-        self._expecting: dict[str, asyncio.Lock] = {}
-        self._encoded = EncodedSuites()
+        """`spec` is what solutions and tests run under; `cells_max` bounds each kind of cell."""
+        self._split = SplitMode(provider, interpreter=interpreter, spec=spec, cells_max=cells_max)
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self._opened.enter_async_context(self._candidates)
-        await self._opened.enter_async_context(self._testers)
+        await self._opened.enter_async_context(self._split)
         return self
 
     async def __aexit__(
@@ -91,188 +54,48 @@ class SplitVerifier:
     @property
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
-        return self._candidates.cells + self._testers.cells
+        return self._split.sandboxes
 
     async def verify(self, task: Task, submission: Submission) -> Verdict:
         """Judges a submission. Raises only when cancelled."""
         started = time.monotonic()
-        taken = take(task, submission)
-        if taken.problem:
-            return Verdict(
-                outcome=Outcome.AGENT_FAULT,
-                tamper=taken.tamper,
-                detail=taken.problem,
-                verifier=VERSION,
-            )
         for attempt in range(1, TRIES + 1):
             try:
-                return await self._verify_once(task, taken, started=started, attempt=attempt)
-            except (GraderError, codec.BadValueError, UnicodeError) as error:
-                return self._fault(Outcome.GRADER_FAULT, error, taken, started)
+                return _verdict(await self._judge(task, submission), attempt, started)
+            except GraderError as error:
+                return _fault(Outcome.GRADER_FAULT, error, started)
             except SandboxError as error:
                 _log.warning(
                     "verification_lost", task_id=task.id, attempt=attempt, error=str(error)
                 )
                 lost = error
-        return self._fault(Outcome.INFRA_FAULT, lost, taken, started)
+        return _fault(Outcome.INFRA_FAULT, lost, started)
 
-    def _fault(self, outcome: Outcome, error: Exception, taken: Taken, started: float) -> Verdict:
-        return Verdict(
-            outcome=outcome,
-            tamper=taken.tamper,
-            detail=str(error),
-            verifier=VERSION,
-            wall_s=time.monotonic() - started,
-        )
-
-    async def _verify_once(
-        self, task: Task, taken: Taken, *, started: float, attempt: int
-    ) -> Verdict:
+    async def _judge(self, task: Task, submission: Submission) -> Found:
         if not 0 < task.time_limit_s <= TIME_LIMIT_S_MAX:
             raise GraderError(
                 f"task {task.id} has a time limit of {task.time_limit_s} s.",
                 fix=f"give it one of at most {TIME_LIMIT_S_MAX:.0f} s.",
             )
-        if isinstance(task.hidden, CallSuite):
-            checks, cpu_s = await self._by_calls(task, taken.source, task.hidden)
-        else:
-            checks, cpu_s = await self._by_pytest(task, taken.source, task.hidden)
-        return Verdict(
-            outcome=Outcome.GRADED,
-            checks=checks,
-            tamper=taken.tamper,
-            detail="verified again after a sandbox was lost" if attempt > 1 else "",
-            verifier=VERSION,
-            wall_s=time.monotonic() - started,
-            cpu_s=cpu_s,
-        )
-
-    async def _by_calls(
-        self, task: Task, source: bytes, suite: CallSuite
-    ) -> tuple[tuple[Check, ...], float]:
-        if not suite.cases:
-            raise GraderError(f"task {task.id} has no tests.", fix="give it at least one case.")
-        requests = self._encoded.requests_of(suite)
-        if not task.reference_checked:
-            key = _calls_key(task, suite, requests)
-            await self._expected_ids(key, partial(self._checked_calls, task, suite, requests))
-        return await self._run_calls(task, source, suite, requests)
-
-    async def _run_calls(
-        self, task: Task, source: bytes, suite: CallSuite, requests: tuple[bytes, ...]
-    ) -> tuple[tuple[Check, ...], float]:
-        async with self._candidates.run(wall_s=task.time_limit_s) as run:
-            candidate = Candidate(run, deadline_s=task.time_limit_s)
-            checks = await judge_calls(
-                candidate, module=task.module, source=source, suite=suite, requests=requests
-            )
-            await run.end()
-            return checks, run.cpu_s
-
-    async def _by_pytest(
-        self, task: Task, source: bytes, suite: PytestSuite
-    ) -> tuple[tuple[Check, ...], float]:
-        check = partial(self._checked_tests, task, suite)
-        expected = await self._expected_ids(_suite_key(task, suite), check)
-        reports, cpu_s = await self._pytest_reports(task, source, suite)
-        if any(report.cut for report in reports):
-            # Was it the values, or the tests? With the reference's values they must get through.
-            await check()
-        return checks_of(expected, reports), cpu_s
-
-    async def _expected_ids(self, key: str, check: CheckReference) -> tuple[str, ...]:
-        """The tests there are, fixed with the reference, which must pass every one of them.
-
-        That it passes is remembered; that it fails is not, because on a machine that is starved of
-        CPU a right reference may run out of time.
-        """
-        async with self._expecting.setdefault(key, asyncio.Lock()):
-            if key not in self._expected:
-                self._expected[key] = await check()
-                while len(self._expected) > SUITES_KEPT_MAX:
-                    oldest = next(iter(self._expected))
-                    self._expected.pop(oldest)
-                    self._expecting.pop(oldest, None)
-            return self._expected[key]
-
-    async def _checked_calls(
-        self, task: Task, suite: CallSuite, requests: tuple[bytes, ...]
-    ) -> tuple[str, ...]:
-        """Makes the calls of the reference; returns the cases' ids. Raises `GraderError`."""
-        checks, _ = await self._run_calls(task, task.reference.encode(), suite, requests)
-        return _passed_ids(task, checks)
-
-    async def _checked_tests(self, task: Task, suite: PytestSuite) -> tuple[str, ...]:
-        """Runs the tests on the reference; returns their ids. Raises `GraderError`."""
-        reports, _ = await self._pytest_reports(task, task.reference.encode(), suite)
-        return _checked_ids(task, reports)
-
-    async def _pytest_reports(
-        self, task: Task, source: bytes, suite: PytestSuite
-    ) -> tuple[tuple[FileReport, ...], float]:
-        reports: list[FileReport] = []
-        cpu_s = 0.0
-        # While the solution answers, its tests wait; what is left must be enough on a busy machine.
-        tester_s = task.time_limit_s * 2 + TESTER_EXTRA_S
-        for file in test_files(suite):
-            async with (
-                self._testers.run(wall_s=tester_s) as tester,
-                self._candidates.run(wall_s=task.time_limit_s) as run,
-            ):
-                report = await run_file(
-                    tester=tester,
-                    candidate=Candidate(run, deadline_s=task.time_limit_s),
-                    module=task.module,
-                    source=source,
-                    file=file,
-                    suite=suite,
-                    deadline_s=tester_s,
-                )
-                reports.append(report)
-                await run.end()
-                cpu_s += run.cpu_s
-        return tuple(reports), cpu_s
+        return await self._split.judge(task, submission)
 
 
-def _checked_ids(task: Task, reports: tuple[FileReport, ...]) -> tuple[str, ...]:
-    ids = tuple(test_id for report in reports for test_id in report.collected)
-    for report in reports:
-        if report.errors:
-            raise GraderError(f"task {task.id}: its tests cannot be collected: {report.errors}")
-        if report.cut:
-            raise GraderError(f"task {task.id}: {report.file}: {report.cut.evidence}")
-    if not ids:
-        raise GraderError(f"task {task.id} has no tests.", fix="add files named test_*.py.")
-    return _passed_ids(task, checks_of(ids, reports))
-
-
-def _passed_ids(task: Task, checks: tuple[Check, ...]) -> tuple[str, ...]:
-    failed = [check for check in checks if check.status is not CheckStatus.PASSED]
-    if failed:
-        first = failed[0]
-        raise GraderError(
-            f"task {task.id}: its reference fails {len(failed)} of {len(checks)} tests; "
-            f"first {first.id} ({first.status}): {first.evidence}"
-        )
-    return tuple(check.id for check in checks)
-
-
-def _calls_key(task: Task, suite: CallSuite, requests: tuple[bytes, ...]) -> str:
-    """Of all that decides how the reference does."""
-    expected = (
-        codec.encode((case.expected, case.raises, case.arguments_kept)) for case in suite.cases
+def _verdict(found: Found, attempt: int, started: float) -> Verdict:
+    again = "verified again after a sandbox was lost" if attempt > 1 else ""
+    return Verdict(
+        outcome=Outcome.AGENT_FAULT if found.problem else Outcome.GRADED,
+        checks=found.checks,
+        tamper=found.tamper,
+        components=found.components,
+        detail=found.problem or again,
+        assurance=found.assurance,
+        verifier=VERSION,
+        wall_s=time.monotonic() - started,
+        cpu_s=found.cpu_s,
     )
-    limits = f"{suite.float_tolerance!r} {task.time_limit_s!r}".encode()
-    return _digest(task.module.encode(), task.reference.encode(), limits, *requests, *expected)
 
 
-def _suite_key(task: Task, suite: PytestSuite) -> str:
-    texts = (text for item in sorted(suite.files.items()) for text in item)
-    return _digest(*(text.encode() for text in (task.module, task.reference, *texts)))
-
-
-def _digest(*parts: bytes) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()
+def _fault(outcome: Outcome, error: Exception, started: float) -> Verdict:
+    return Verdict(
+        outcome=outcome, detail=str(error), verifier=VERSION, wall_s=time.monotonic() - started
+    )
