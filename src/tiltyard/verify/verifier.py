@@ -15,11 +15,12 @@ import structlog
 
 from tiltyard.core.errors import GraderError, SandboxError
 from tiltyard.core.execution import SandboxSpec
-from tiltyard.core.task import Submission, Task
+from tiltyard.core.task import ScriptSuite, Submission, Task
 from tiltyard.core.verdict import Outcome, Verdict
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.found import Found
+from tiltyard.verify.script.mode import ScriptMode
 from tiltyard.verify.split.mode import SplitMode
 
 VERSION = "split-1"
@@ -37,10 +38,12 @@ class Verifier:
     ) -> None:
         """`spec` is what solutions and tests run under; `cells_max` bounds each kind of cell."""
         self._split = SplitMode(provider, interpreter=interpreter, spec=spec, cells_max=cells_max)
+        self._script = ScriptMode(provider, spec=spec)
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._opened.enter_async_context(self._split)
+        await self._opened.enter_async_context(self._script)
         return self
 
     async def __aexit__(
@@ -54,7 +57,7 @@ class Verifier:
     @property
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
-        return self._split.sandboxes
+        return self._split.sandboxes + self._script.sandboxes
 
     async def verify(self, task: Task, submission: Submission) -> Verdict:
         """Judges a submission. Raises only when cancelled."""
@@ -77,6 +80,8 @@ class Verifier:
                 f"task {task.id} has a time limit of {task.time_limit_s} s.",
                 fix=f"give it one of at most {TIME_LIMIT_S_MAX:.0f} s.",
             )
+        if isinstance(task.hidden, ScriptSuite):
+            return await self._script.judge(task, submission)
         return await self._split.judge(task, submission)
 
 
