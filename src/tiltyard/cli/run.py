@@ -76,6 +76,7 @@ async def run(options: RunOptions, settings: Settings) -> int:
                         spec=yard.spec,
                         verify=SharedVerdicts(yard.verifier.verify),
                         turns_max=options.turns,
+                        observe=yard.verifier.observe,
                     )
                     await run_attempts(
                         planned, setting, concurrency=options.concurrency, record=record
