@@ -152,6 +152,29 @@ def check(
 
 
 @app.command()
+def verify(
+    task: Annotated[
+        Path, typer.Argument(metavar="TASK", help="A task directory; see docs/tasks.md.")
+    ],
+    submission: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SUBMISSION", help="What an agent left: its directory, or its one file."
+        ),
+    ],
+    as_json: Json = False,
+) -> int:
+    """Judge a submission: every check with its evidence, and the reward.
+
+    Exits with 0 for full reward, 1 for less, 2 for wrong usage or a bad task, and 3 when there is
+    no reward because of a fault of ours.
+    """
+    from tiltyard.cli.verify import verify as work
+
+    return run_async(work(task, submission, as_json=as_json))
+
+
+@app.command()
 def show(
     rollout: Annotated[
         str | None,

@@ -5,7 +5,16 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tiltyard.core.task import Odd, ProgramSuite, PytestSuite, Submission, Task
+from tiltyard.core.errors import UnsoundTask
+from tiltyard.core.task import (
+    Odd,
+    ProgramSuite,
+    PytestSuite,
+    RepositorySuite,
+    ScriptSuite,
+    Submission,
+    Task,
+)
 from tiltyard.verify.evidence import plain
 
 SOURCE_BYTES_MAX = 1024 * 1024
@@ -40,6 +49,22 @@ def wanted_file(task: Task) -> str:
     """The one file that the answer to a function or program task consists of."""
     suite = task.hidden
     return suite.source if isinstance(suite, ProgramSuite) else f"{task.module}.py"
+
+
+def reference_of(task: Task) -> Submission:
+    """A task's reference as somebody would submit it. Raises `UnsoundTask` for what is no text."""
+    match task.hidden:
+        case RepositorySuite(base=base, reference=reference):
+            return Submission(files={**base, **reference})
+        case ScriptSuite(base=base, reference=reference):
+            return Submission(files={**base, **reference})
+        case _:
+            try:
+                return Submission(files={wanted_file(task): task.reference.encode()})
+            except UnicodeEncodeError:
+                raise UnsoundTask(
+                    f"task {task.id}: its reference is no text that can be stored."
+                ) from None
 
 
 def whole_problem(submission: Submission) -> str:

@@ -7,13 +7,14 @@ fault without a reward.
 """
 
 import time
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
 import structlog
 
-from tiltyard.core.errors import GraderError, SandboxError
+from tiltyard.core.errors import GraderError, SandboxError, UnsoundTask
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.task import ScriptSuite, Submission, Task
 from tiltyard.core.verdict import Component, Outcome, Verdict
@@ -21,10 +22,11 @@ from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.found import Found
+from tiltyard.verify.provenance import provenance_of
 from tiltyard.verify.script.mode import ScriptMode
 from tiltyard.verify.split.mode import SplitMode
 from tiltyard.verify.state.observe import StateChecks
-from tiltyard.verify.submission import whole_problem
+from tiltyard.verify.submission import reference_of, whole_problem
 
 VERSION = "split-1"
 TRIES = 2
@@ -37,9 +39,17 @@ class Verifier:
     """Verifies tasks of every kind. Use with `async with`; safe to call concurrently."""
 
     def __init__(
-        self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec, cells_max: int = 4
+        self,
+        provider: Provider,
+        *,
+        interpreter: Interpreter,
+        spec: SandboxSpec,
+        cells_max: int = 4,
+        image: str = "",
     ) -> None:
-        """`spec` is what solutions and tests run under; `cells_max` bounds each kind of cell."""
+        """`spec` is what solutions and tests run under; `cells_max` bounds each kind of cell.
+        `image` is a digest of what sandboxes start from, for the record."""
+        self._image = image
         self._split = SplitMode(provider, interpreter=interpreter, spec=spec, cells_max=cells_max)
         self._script = ScriptMode(provider, spec=spec)
         self._state = StateChecks(provider, interpreter=interpreter, spec=spec)
@@ -69,15 +79,16 @@ class Verifier:
         started = time.monotonic()
         for attempt in range(1, TRIES + 1):
             try:
-                return _verdict(await self._judge(task, submission), attempt, started)
+                found = await self._judge(task, submission)
+                return _verdict(found, self._provenance(task), attempt, started)
             except GraderError as error:
-                return _fault(Outcome.GRADER_FAULT, error, started)
+                return self._fault(Outcome.GRADER_FAULT, task, error, started)
             except SandboxError as error:
                 _log.warning(
                     "verification_lost", task_id=task.id, attempt=attempt, error=str(error)
                 )
                 lost = error
-        return _fault(Outcome.INFRA_FAULT, lost, started)
+        return self._fault(Outcome.INFRA_FAULT, task, lost, started)
 
     async def observe(self, task: Task, sandbox: Sandbox) -> tuple[Component, ...]:
         """What the task asserts of the state in which an agent left its sandbox, if anything.
@@ -89,9 +100,36 @@ class Verifier:
             return ()
         return (await self._state.observe(sandbox, task.checks.state),)
 
+    async def verify_reference(self, task: Task) -> Verdict:
+        """Judges a task's own reference, by a script of the task's where files alone do not make
+        it. Raises only when cancelled."""
+        started = time.monotonic()
+        try:
+            if not isinstance(task.hidden, ScriptSuite):
+                return await self.verify(task, reference_of(task))
+            found = await self._script.judge_reference(task)
+            return _verdict(found, self._provenance(task), 1, started)
+        except GraderError as error:
+            return self._fault(Outcome.GRADER_FAULT, task, error, started)
+        except SandboxError as error:
+            return self._fault(Outcome.INFRA_FAULT, task, error, started)
+
+    def _provenance(self, task: Task) -> Mapping[str, str]:
+        return provenance_of(task, image=self._image)
+
+    def _fault(self, outcome: Outcome, task: Task, error: Exception, started: float) -> Verdict:
+        return Verdict(
+            outcome=outcome,
+            detail=str(error),
+            task_unsound=isinstance(error, UnsoundTask),
+            provenance=self._provenance(task),
+            verifier=VERSION,
+            wall_s=time.monotonic() - started,
+        )
+
     async def _judge(self, task: Task, submission: Submission) -> Found:
         if not 0 < task.time_limit_s <= TIME_LIMIT_S_MAX:
-            raise GraderError(
+            raise UnsoundTask(
                 f"task {task.id} has a time limit of {task.time_limit_s} s.",
                 fix=f"give it one of at most {TIME_LIMIT_S_MAX:.0f} s.",
             )
@@ -102,7 +140,7 @@ class Verifier:
         return await self._split.judge(task, submission)
 
 
-def _verdict(found: Found, attempt: int, started: float) -> Verdict:
+def _verdict(found: Found, provenance: Mapping[str, str], attempt: int, started: float) -> Verdict:
     again = "verified again after a sandbox was lost" if attempt > 1 else ""
     return Verdict(
         outcome=Outcome.AGENT_FAULT if found.problem else Outcome.GRADED,
@@ -111,13 +149,8 @@ def _verdict(found: Found, attempt: int, started: float) -> Verdict:
         components=found.components,
         detail=found.problem or again,
         assurance=found.assurance,
+        provenance=provenance,
         verifier=VERSION,
         wall_s=time.monotonic() - started,
         cpu_s=found.cpu_s,
-    )
-
-
-def _fault(outcome: Outcome, error: Exception, started: float) -> Verdict:
-    return Verdict(
-        outcome=outcome, detail=str(error), verifier=VERSION, wall_s=time.monotonic() - started
     )
