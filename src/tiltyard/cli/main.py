@@ -142,7 +142,7 @@ def check(
     concurrency: Annotated[int, typer.Option(min=1, max=256, help="Tasks checked at once.")] = 3,
     as_json: Json = False,
 ) -> int:
-    """Try whether tasks can teach: the reference must pass, the starter and nothing must not.
+    """Try whether tasks can teach: the reference must pass; starter, nothing, constants must not.
 
     Exits with 0 when all are sound, 1 when one is not or could not be judged.
     """
