@@ -199,8 +199,6 @@ def verify(text: str) -> Mapping[str, str]:
     ("files", "changes", "said"),
     [
         (FUNCTION, {"task.toml": None}, "task.toml"),
-        (FUNCTION, {"instruction.md": None}, "instruction.md is missing"),
-        (FUNCTION, {"instruction.md": " \n"}, "instruction.md is empty"),
         (FUNCTION, {"instruction.md": b"\xff"}, "instruction.md: byte 1 is not UTF-8"),
         (FUNCTION, {"task.toml": "x = ="}, "task.toml: not TOML"),
         (FUNCTION, {"task.toml": "x = " + "[" * 100_000}, "task.toml: not TOML"),
@@ -321,6 +319,16 @@ def test_a_directory_of_tasks_is_read_by_name(tmp_path: Path) -> None:
 def test_a_rollout_refuses_what_it_cannot_answer(tmp_path: Path, files: Mapping[str, str]) -> None:
     lay(tmp_path / "task", files)
     with pytest.raises(TaskError, match="not one Python module"):
+        load_function_tasks(str(tmp_path / "task"))
+
+
+@pytest.mark.parametrize("instruction", [None, " \n"])
+def test_a_task_that_asks_for_nothing_judges_and_is_no_rollout(
+    tmp_path: Path, instruction: str | None
+) -> None:
+    lay(tmp_path / "task", FUNCTION, {"instruction.md": instruction})
+    assert not read_directory(tmp_path / "task").instruction.strip()
+    with pytest.raises(TaskError, match=r"asks for nothing. Fix: Write its instruction.md"):
         load_function_tasks(str(tmp_path / "task"))
 
 

@@ -62,6 +62,8 @@ def load_function_tasks(text: str) -> Sequence[Task]:
     tasks = load_tasks(text)
     for task in tasks if isinstance(tasks, tuple) else ():
         suite = task.hidden
+        if not task.instruction.strip():
+            raise TaskError(f"task {task.id} asks for nothing.", fix="Write its instruction.md.")
         if isinstance(suite, ProgramSuite) and suite.source == f"{task.module}.py":
             continue
         if not isinstance(suite, CallSuite | PytestSuite):

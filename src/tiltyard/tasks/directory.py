@@ -105,9 +105,8 @@ class _Reader:
     def task(self) -> Task:
         raw = self._text(MANIFEST)
         manifest = self._manifest(raw)
-        instruction = self._text(INSTRUCTION)
-        if not instruction.strip():
-            raise TaskError(f"{self.path / INSTRUCTION} is empty.", fix="Say what is to be done.")
+        # Judging needs none; a rollout refuses a task without one.
+        instruction = self._text(INSTRUCTION, needed=False)
         tests = self._folder("tests")
         verify = manifest.tiltyard.verify or self._default(tests)
         folders = Folders(
@@ -183,11 +182,13 @@ class _Reader:
             )
         return limit_s
 
-    def _text(self, name: str) -> str:
+    def _text(self, name: str, *, needed: bool = True) -> str:
         where = f"{self.path / name}"
         try:
             content = read_file(self.root, name, TEXT_CAPS, hard_links=True)
         except FileNotFoundError:
+            if not needed:
+                return ""
             raise TaskError(f"{where} is missing.", fix=_FORMAT) from None
         if isinstance(content, Odd):
             why = "a link or no file" if content is Odd.CHANGED else content

@@ -9,6 +9,7 @@ import shlex
 from types import MappingProxyType
 from typing import Annotated, Literal
 
+import re2
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from tiltyard.core.checks import Checks, Growth, Inputs, Leaks, Rubric, StateCheck, StateKind
@@ -79,10 +80,12 @@ def _command(given: object) -> object:
 
 
 def _pattern(text: str) -> str:
+    options = re2.Options()
+    options.log_errors = False
     try:
-        re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"must be a regular expression ({error})") from None
+        re2.compile(text, options)
+    except re2.error as error:
+        raise ValueError(f"must be a regular expression of RE2 ({error})") from None
     return text
 
 
