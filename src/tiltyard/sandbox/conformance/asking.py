@@ -110,7 +110,7 @@ def _plant(place: Path, content: bytes) -> None:
     place.write_bytes(content)
 
 
-def _public_name(error: SandboxError) -> str:
-    """The name of the nearest of the errors that every provider has."""
-    shared = (kind for kind in type(error).__mro__ if kind.__module__ == SandboxError.__module__)
-    return next(shared).__name__
+def _public_name(error: SandboxError | ValueError) -> str:
+    """The name of the nearest of the errors that every provider has, or of a builtin one."""
+    shared = {SandboxError.__module__, ValueError.__module__}
+    return next(kind for kind in type(error).__mro__ if kind.__module__ in shared).__name__
