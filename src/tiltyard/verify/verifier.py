@@ -9,7 +9,7 @@ fault without a reward.
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 import structlog
@@ -22,13 +22,14 @@ from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.found import Found
-from tiltyard.verify.provenance import provenance_of
+from tiltyard.verify.provenance import mode_of, provenance_of
 from tiltyard.verify.script.mode import ScriptMode
 from tiltyard.verify.split.mode import SplitMode
 from tiltyard.verify.state.observe import StateChecks
 from tiltyard.verify.submission import reference_of, whole_problem
 
-VERSION = "split-1"
+VERSIONS = MappingProxyType({"split": "split-1", "overlay": "overlay-1", "script": "script-1"})
+"""Raised whenever a mode may find something else of the same submission."""
 TRIES = 2
 TIME_LIMIT_S_MAX = 3600.0
 
@@ -123,7 +124,7 @@ class Verifier:
             detail=str(error),
             task_unsound=isinstance(error, UnsoundTask),
             provenance=self._provenance(task),
-            verifier=VERSION,
+            verifier=VERSIONS[mode_of(task.hidden)],
             wall_s=time.monotonic() - started,
         )
 
@@ -150,7 +151,7 @@ def _verdict(found: Found, provenance: Mapping[str, str], attempt: int, started:
         detail=found.problem or again,
         assurance=found.assurance,
         provenance=provenance,
-        verifier=VERSION,
+        verifier=VERSIONS[provenance["mode"]],
         wall_s=time.monotonic() - started,
         cpu_s=found.cpu_s,
     )
