@@ -177,6 +177,29 @@ def show(
 
 
 @app.command()
+def rescore(
+    run_dir: Annotated[
+        Path, typer.Argument(parser=_directory, metavar="RUN", help="The run's directory.")
+    ],
+    weights: Annotated[
+        Path, typer.Option(metavar="FILE", help="The weights, in TOML: see docs/rewards.md.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the rewards there, one JSON object a line."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Compute the rewards of a recorded run anew by other weights, without running anything.
+
+    The records stay as they are. Exits with 0, or with 1 when a record could not be read.
+    """
+    from tiltyard.cli.rescore import rescore as work
+
+    return run_async(work(run_dir, weights, out, as_json=as_json))
+
+
+@app.command()
 def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of model, tasks and sampling.")] = 0,
     out: Out = None,
