@@ -14,8 +14,8 @@ from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.supervised import Sandbox
 
-SPEC = SandboxSpec(allow_unenforced=frozenset({Limit.CPU}))
-"""An ordinary user has no cgroup to hold the CPU quota; all else is held everywhere."""
+SPEC = SandboxSpec(allow_unenforced=frozenset({Limit.CPU, Limit.MEMORY}))
+"""An ordinary user has no cgroup to hold these two; all else is held everywhere."""
 PROGRAM = ["/bin/true"]
 WARM = 4
 CONCURRENCIES = (1, 2, 8)

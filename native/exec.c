@@ -34,12 +34,7 @@
 static bool restrict_each_program;
 static uint64_t paused_us; /* since when; 0: programs go on */
 
-void exec_set_up(bool restrict_each) {
-  restrict_each_program = restrict_each;
-  /* What the supervisor ignores its programs would ignore too, whoever it was started by. */
-  for (int number = 1; number < NSIG; number++)
-    if (number != SIGPIPE) signal(number, SIG_DFL);
-}
+void exec_set_up(bool restrict_each) { restrict_each_program = restrict_each; }
 
 static void spawn(struct outbox *outbox, uint32_t id, const struct start *start,
                   const struct limits *limits, uint32_t idle_ms) {

@@ -253,6 +253,14 @@ static void hold_low_descriptors(void) {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
+/* What the launcher ignores every program of its sandboxes would ignore too, and whoever started the
+ * host may have ignored any; the same for the worker's alarm (snapshots.c). A child may be killed before
+ * it was told to go on: that is its loss, not the launcher's, and start.c undoes this one. */
+static void take_no_signal_over(void) {
+  for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
+  signal(SIGPIPE, SIG_IGN);
+}
+
 /* Serves until the host is gone. */
 static void serve(int host, int signals) {
   for (bool open = true; open;) {
@@ -273,7 +281,7 @@ static void serve(int host, int signals) {
 
 int main(int argc, char **argv) {
   if (argc < 4) {
-    fprintf(stderr, "usage: tiltyard-launcher SOCKET HOST-PIDFD STAGE [CGROUP...]\n");
+    fprintf(stderr, "usage: tiltyard-launcher SOCKET HOST-PIDFD STAGE [CGROUP=CONTROLLERS...]\n");
     return 2;
   }
   requests = atoi(argv[1]);
@@ -291,8 +299,7 @@ int main(int argc, char **argv) {
   if (failed) fail(failed);
   if ((failed = owned_set_up(argv + 4))) fail(failed);
   if (chdir("/")) fail("chdir");
-  /* A child may be killed before it was told to go on: that is its loss, not the launcher's. */
-  signal(SIGPIPE, SIG_IGN);
+  take_no_signal_over();
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);

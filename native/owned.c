@@ -29,6 +29,7 @@
 
 static struct owned *all;
 static char **own_cgroups;
+static const char *handed_on[CGROUPS_MAX]; /* by each of them, on v2; empty on v1 */
 
 int write_to(const char *path, const char *value) {
   int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -42,8 +43,16 @@ int write_to(const char *path, const char *value) {
 
 const char *owned_set_up(char **cgroups) {
   own_cgroups = cgroups;
-  for (char **each = cgroups; *each; each++)
-    if (mkdir(*each, 0755)) return "mkdir(cgroup)";
+  for (int i = 0; cgroups[i]; i++) {
+    char *end = strrchr(cgroups[i], '=');
+    if (!end || i == CGROUPS_MAX) {
+      errno = EINVAL;
+      return "cgroup arguments";
+    }
+    *end = 0;
+    handed_on[i] = end + 1;
+    if (mkdir(cgroups[i], 0755)) return "mkdir(cgroup)";
+  }
   return NULL;
 }
 
@@ -138,18 +147,31 @@ static bool remove_cgroups(char **cgroups) {
   return !left;
 }
 
-/* Somebody may have removed the parent, which nothing keeps there while no sandbox lives. */
-static int make_directory(const char *path) {
-  if (!mkdir(path, 0755)) return 0;
-  if (errno != ENOENT) return -1;
-  for (char **each = own_cgroups; *each; each++) mkdir(*each, 0755);
-  return mkdir(path, 0755);
+/* Somebody may have removed them, which nothing keeps there while no sandbox lives. The host had let
+ * the first ones hand their controllers on. */
+static const char *make_parents(void) {
+  char path[STAGED_PATH_BYTES];
+  for (int i = 0; own_cgroups[i]; i++) {
+    if (mkdir(own_cgroups[i], 0755) || !*handed_on[i]) continue;
+    snprintf(path, sizeof path, "%s/cgroup.subtree_control", own_cgroups[i]);
+    if (write_to(path, handed_on[i])) return "write(cgroup.subtree_control)";
+  }
+  return NULL;
+}
+
+static const char *make_directory(const char *path) {
+  if (!mkdir(path, 0755)) return NULL;
+  const char *failed = errno == ENOENT ? make_parents() : "mkdir(cgroup)";
+  if (failed) return failed;
+  return mkdir(path, 0755) ? "mkdir(cgroup)" : NULL;
 }
 
 static const char *make_directories(const struct owned *owned) {
   char first[STAGED_PATH_BYTES];
-  for (char **each = owned->cgroups; *each; each++)
-    if (make_directory(*each)) return "mkdir(cgroup)";
+  for (char **each = owned->cgroups; *each; each++) {
+    const char *failed = make_directory(*each);
+    if (failed) return failed;
+  }
   /* Nobody else will have it otherwise, and each is some 170 KB of an idle sandbox. */
   for (char **each = owned->grouped; owned->residue_bytes && *each; each++) {
     snprintf(first, sizeof first, "%s/" FIRST_GROUP, *each);

@@ -42,7 +42,8 @@ struct owned {
   struct owned *next;
 };
 
-/* Makes the launcher's own cgroup directories, parents of all sandboxes'. NULL or the failed step. */
+/* Makes the launcher's own cgroup directories, parents of all sandboxes'. Each is given as `PATH=` with
+ * what it hands on when it is made anew, as "+cpu +memory"; nothing on v1. NULL or the failed step. */
 const char *owned_set_up(char **cgroups);
 /* Takes up a new sandbox; reads `u32 seconds that it may live, u32 whether its cgroups are there,
  * u64 residue, strings oom file, pids file, memory file, list cgroup directories, list of those of them

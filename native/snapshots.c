@@ -138,7 +138,6 @@ static const char *copy_layers(const struct rootfs *of, int layer) {
 
 static void work(const struct rootfs *of, int layer, int into, int word) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  signal(SIGALRM, SIG_DFL);
   alarm(WORKER_S_MAX);
   struct rlimit files;
   if (!getrlimit(RLIMIT_NOFILE, &files)) {

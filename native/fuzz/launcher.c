@@ -7,7 +7,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
 static void enter(void) {
   static char name[] = "tiltyard-launcher", connection[] = "4", host[] = "5",
-              stage[] = "/stage", cgroup[] = "/cgroup/own";
+              stage[] = "/stage", cgroup[] = "/cgroup/own=+memory";
   char *arguments[] = {name, connection, host, stage, cgroup, NULL};
   under_main(5, arguments);
 }

@@ -37,7 +37,9 @@ __all__ = [
 
 # A share of the CPU is a matter of fairness between sandboxes, not of safety; an ordinary user
 # without a delegated cgroup cannot hold it, and should not be turned away for that.
-ALLOWED_UNENFORCED = frozenset({Limit.CPU})
+# So is what many processes hold of memory together: each of them is bounded all the same, and the
+# commands say what is not held.
+ALLOWED_UNENFORCED = frozenset({Limit.CPU, Limit.MEMORY})
 
 AGENT_SPEC = SandboxSpec(allow_unenforced=ALLOWED_UNENFORCED)
 """What an agent's own sandbox is made of, unless a caller asks for something else."""

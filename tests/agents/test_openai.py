@@ -368,3 +368,11 @@ async def test_closing_is_final_and_can_be_repeated(server: Server, policy: Open
     await policy.aclose()
     with pytest.raises(PolicyError, match="after the policy was closed"):
         await policy.respond(PROMPT)
+
+
+async def test_one_message_can_be_sent_without_a_task(server: Server, policy: OpenAIPolicy) -> None:
+    server.handle = always(lambda: completion("an opinion"))
+    assert await policy.say("what of this?") == "an opinion"
+    (sent,) = server.requests
+    assert sent["messages"] == [{"role": "user", "content": "what of this?"}]
+    assert "logprobs" not in sent

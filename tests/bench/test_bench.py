@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,14 @@ PEERS = {
     *(f"verification/pytest-{name}" for name in ("subprocess", "bwrap")),
     *(f"rollouts/pytest-{name}/c8" for name in ("subprocess", "bwrap")),
 }
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell starts what runs in its background with Ctrl-C ignored, and that is inherited."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def started(repository: Path, *options: str, path: str = os.defpath) -> subprocess.Popen[str]:
@@ -86,6 +95,7 @@ def test_a_missing_peer_is_left_out_with_its_reason(repository: Path, tmp_path: 
 
 
 @pytest.mark.sandbox
+@pytest.mark.usefixtures("interruptible")
 def test_interrupting_keeps_what_was_measured(repository: Path, tmp_path: Path) -> None:
     output = tmp_path / "results.json"
     options = ("--seconds", "0.2", "--output", str(output))

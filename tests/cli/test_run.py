@@ -12,12 +12,15 @@ def test_limits_that_are_not_held_are_named_in_one_line(capsys: pytest.CaptureFi
             Limit.CPU: Enforcement.NONE,
             Limit.DISK: Enforcement.TMPFS,
             Limit.MEMORY: Enforcement.RLIMIT,
+            Limit.OPEN_FILES: Enforcement.RLIMIT,
             Limit.PIDS: Enforcement.NONE,
         }
     )
 
     captured = capsys.readouterr()
-    assert captured.err == "not limited on this machine: cpu, pids; tiltyard doctor says why\n"
+    assert captured.err == (
+        "not held for a whole sandbox here: cpu, memory, pids; tiltyard doctor says why\n"
+    )
     assert captured.out == ""
 
 

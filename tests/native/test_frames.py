@@ -144,7 +144,7 @@ async def test_no_bytes_break_a_supervisor_but_by_ending_it() -> None:
     chance = random.Random(21)  # noqa: S311 - which bytes
     spec = SandboxSpec(
         limits=Limits(memory_bytes=64 * MIB, pids=16, disk_bytes=4 * MIB),
-        allow_unenforced=frozenset({Limit.CPU}),
+        allow_unenforced=frozenset({Limit.CPU, Limit.MEMORY}),
     )
     streams = [*edges(), *(mutated(chance) for _ in range(60))]
     ended = 0

@@ -31,8 +31,9 @@ def limits() -> Limits:
 
 @pytest.fixture
 def spec(limits: Limits) -> SandboxSpec:
-    """As an ordinary user without a delegated cgroup nothing holds a share of the CPU."""
-    return SandboxSpec(limits=limits, allow_unenforced=frozenset({Limit.CPU}))
+    """As an ordinary user without a delegated cgroup nothing holds a share of the CPU, or memory of
+    all processes together."""
+    return SandboxSpec(limits=limits, allow_unenforced=frozenset({Limit.CPU, Limit.MEMORY}))
 
 
 @pytest_asyncio.fixture

@@ -34,7 +34,7 @@ from tiltyard.sandbox.zygotes import ZygoteCells
 
 SPEC = SandboxSpec(
     limits=Limits(memory_bytes=64 * MIB, pids=16, disk_bytes=4 * MIB),
-    allow_unenforced=frozenset({Limit.CPU}),
+    allow_unenforced=frozenset({Limit.CPU, Limit.MEMORY}),
 )
 PROXIED = replace(SPEC, network=Network(mode=NetworkMode.ALLOW, allow=("192.0.2.7",)))
 CELL = replace(SPEC, limits=replace(SPEC.limits, memory_bytes=128 * MIB))

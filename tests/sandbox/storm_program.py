@@ -26,7 +26,7 @@ from tiltyard.sandbox.pool import Pool
 
 SPEC = SandboxSpec(
     limits=Limits(memory_bytes=64 * MIB, pids=16, disk_bytes=4 * MIB),
-    allow_unenforced=frozenset({Limit.CPU}),
+    allow_unenforced=frozenset({Limit.CPU, Limit.MEMORY}),
 )
 AT_ONCE = 16
 KILL_EVERY_S = 0.01

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tiltyard.core.execution import MIB, Enforcement, Limit, Limits
+from tiltyard.core.execution import MIB, Enforcement, Limit, Limits, open_limits
 from tiltyard.sandbox.ending import Usage
 from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.cgroups import (
@@ -114,6 +114,9 @@ def test_what_may_not_be_written_is_not_used() -> None:
     held = enforcement(found.values())
     assert held[Limit.MEMORY] is held[Limit.PIDS] is Enforcement.RLIMIT
     assert held[Limit.CPU] is Enforcement.NONE
+    assert open_limits(held) == (Limit.MEMORY, Limit.CPU), "a tree can exceed its memory together"
+    everything = Hierarchy(version=2, controllers=frozenset({"memory", "pids", "cpu"}), base=ROOT)
+    assert open_limits(enforcement([everything])) == ()
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "1 2 3 - \n", "x\n"])

@@ -2,10 +2,13 @@
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from sandbox.processes import supervisors
+from sandbox.successors import python
 from tiltyard.core.execution import MIB, Reason, SandboxSpec
 from tiltyard.sandbox.native import cgroups
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
@@ -43,23 +46,17 @@ def groups(sandbox: Sandbox) -> list[Path]:
     return [group for place in slot.plan.directories for group in Path(place).glob("e*/")]
 
 
-async def python(sandbox: Sandbox, source: str) -> tuple[float, int]:
-    done = await sandbox.run(["python3", "-I", "-S", "-c", source], timeout_s=60)
-    assert done.ok, done.stderr.text
-    return done.cpu_s, done.memory_peak_bytes
-
-
 @pytest.mark.slow
 async def test_each_is_charged_with_its_own(sandbox: Sandbox) -> None:
     async with asyncio.TaskGroup() as group:
         busy, hungry, idle = (
             group.create_task(python(sandbox, source)) for source in (BUSY, HUNGRY, "pass")
         )
-    assert busy.result()[0] >= 0.4
-    assert idle.result()[0] < 0.4
-    assert hungry.result()[1] >= 48 * MIB
-    assert busy.result()[1] < 48 * MIB
-    assert idle.result()[1] < 48 * MIB
+    assert busy.result().cpu_s >= 0.4
+    assert idle.result().cpu_s < 0.4
+    assert hungry.result().memory_peak_bytes >= 48 * MIB
+    assert busy.result().memory_peak_bytes < 48 * MIB
+    assert idle.result().memory_peak_bytes < 48 * MIB
 
 
 async def test_only_the_one_that_ran_out_of_memory_says_so(sandbox: Sandbox) -> None:
@@ -75,6 +72,16 @@ async def test_only_the_one_that_ran_out_of_memory_says_so(sandbox: Sandbox) -> 
         assert sandbox.usage().oom_kills == 1
         await sandbox.write("go", "")
     assert (waiting.result().reason, waiting.result().exit_code) == (Reason.EXIT, 3)
+
+
+async def test_an_earlier_kill_is_not_blamed_for_a_sandbox_that_is_lost(sandbox: Sandbox) -> None:
+    """The last count of a sandbox's kills is of all its groups together."""
+    greedy = await sandbox.run(["python3", "-c", f"bytearray({512 * MIB})"])
+    assert greedy.reason is Reason.OOM
+    process = await sandbox.spawn(["sleep", "60"])
+    os.kill(supervisors()[0], signal.SIGKILL)
+    assert (await process.wait()).reason is Reason.SANDBOX_DIED
+    assert sandbox.usage().oom_kills == 1
 
 
 async def test_a_timeout_takes_whom_it_started_and_nobody_else(sandbox: Sandbox) -> None:

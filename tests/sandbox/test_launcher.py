@@ -338,10 +338,7 @@ async def test_the_node_ends_what_has_lived_long_enough(
     await other.close()
 
 
-@pytest.mark.skipif(
-    not usable_hierarchies() or any(tree.version == 2 for tree in usable_hierarchies()),
-    reason="there is no cgroup to write to, or controllers have to be handed on",
-)
+@pytest.mark.skipif(not usable_hierarchies(), reason="there is no cgroup to write to")
 async def test_cgroups_that_were_removed_are_made_anew(
     provider: NativeProvider, spec: SandboxSpec
 ) -> None:

@@ -13,9 +13,10 @@ from sandbox.processes import supervisors
 from tiltyard.core.errors import SandboxRefused
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.sandbox.native import cgroups
+from tiltyard.sandbox.native.cgroups import Hierarchy
 from tiltyard.sandbox.native.create import CreateOrder
 from tiltyard.sandbox.native.image import Image, Record, RecordKind
-from tiltyard.sandbox.native.launcher import End, Launcher
+from tiltyard.sandbox.native.launcher import End, Launcher, StepFailed
 from tiltyard.sandbox.native.netns import NetworkKind, NetworkOrder
 from tiltyard.sandbox.native.programs import native_program
 from tiltyard.sandbox.native.provider import NativeProvider, _stage_for
@@ -52,7 +53,7 @@ async def test_an_image_without_what_the_sandbox_needs(spec: SandboxSpec) -> Non
         await until(lambda: not supervisors())
 
 
-async def started(stage: Path, cgroup_paths: list[str]) -> Launcher:
+async def started(stage: Path, cgroup_paths: dict[str, str]) -> Launcher:
     return await Launcher.start(
         launcher=native_program("tiltyard-launcher"),
         stage=stage,
@@ -62,11 +63,12 @@ async def started(stage: Path, cgroup_paths: list[str]) -> Launcher:
 
 async def test_a_launcher_that_cannot_start_names_the_step(tmp_path: Path) -> None:
     with pytest.raises(SandboxRefused, match=r"mount\(stage\)"):
-        await started(tmp_path / "nowhere", [])
-    with pytest.raises(SandboxRefused, match=r"mkdir\(cgroup\)"):
-        await started(tmp_path, ["/proc/no/cgroup"])
+        await started(tmp_path / "nowhere", {})
+    with pytest.raises(StepFailed, match=r"mkdir\(cgroup\): No such file") as failed:
+        await started(tmp_path, {"/proc/no/cgroup": ""})
+    assert failed.value.step == "mkdir(cgroup)"
     with pytest.raises(SandboxRefused, match="cannot start"):
-        await Launcher.start(launcher=tmp_path / "none", stage=tmp_path, cgroups=[])
+        await Launcher.start(launcher=tmp_path / "none", stage=tmp_path, cgroups={})
 
 
 def order(id_: str, *, settings: list[tuple[str, str]], image: int = 0) -> CreateOrder:
@@ -93,8 +95,29 @@ async def create(launcher: Launcher, wanted: CreateOrder) -> None:
         assert (await gone).oom_kills == 0
 
 
+@pytest.mark.parametrize(("version", "step"), [(1, "clone3"), (2, "cgroup.subtree_control")])
+async def test_a_parent_that_is_made_anew_hands_its_controllers_on(
+    tmp_path: Path, image: Image, version: int, step: str
+) -> None:
+    """A plain directory lacks the file for it on v2, and so shows that it was to be written."""
+    tree = Hierarchy(version=version, controllers=frozenset({"pids", "memory"}), base=tmp_path)
+    owner = tmp_path / "a=b"
+    launcher = await started(_stage_for(image), {str(owner): cgroups.handed_on(tree)})
+    try:
+        await launcher.add_image(0, image.description())
+        owner.rmdir()
+        wanted = replace(order("s1", settings=[]), directories=[str(owner / "s1")])
+        with pytest.raises(StepFailed) as failed:
+            await create(launcher, wanted)
+        assert step in failed.value.step
+        assert owner.is_dir()
+    finally:
+        await launcher.close()
+    assert not owner.exists()
+
+
 async def test_requests_that_are_too_big_or_wrong(tmp_path: Path) -> None:
-    launcher = await started(tmp_path, [])
+    launcher = await started(tmp_path, {})
     try:
         with pytest.raises(SandboxRefused, match="more than 65536"):
             await create(launcher, order("big", settings=[("/x" * 20_000, "1" * 40_000)]))
@@ -136,7 +159,7 @@ UNIFIED = Path("/sys/fs/cgroup/unified")
 async def test_a_sandbox_is_born_into_its_v2_cgroup(image: Image) -> None:
     own_start = cgroups.start_time_of(os.getpid())
     owner = UNIFIED / f"{cgroups.PREFIX}{os.getpid()}-{own_start}-77"
-    launcher = await started(_stage_for(image), [str(owner)])
+    launcher = await started(_stage_for(image), {str(owner): ""})
     try:
         await launcher.add_image(0, image.description())
         wanted = replace(order("s1", settings=[]), directories=[str(owner / "s1")])
@@ -166,7 +189,7 @@ def cgroups_of(pid: int) -> list[str]:
 
 async def test_garbage_to_the_launcher_is_answered(tmp_path: Path) -> None:
     """Only the host speaks to it; still, no bytes may crash what all sandboxes hang on."""
-    launcher = await started(tmp_path, [])
+    launcher = await started(tmp_path, {})
     ours = launcher._socket
     for garbage in (b"", b"\x00", b"\x02\x00\x00\x00", b"\xff" * 300, b"\x02\0\0\0" + b"\xff" * 8):
         if garbage:

@@ -14,7 +14,16 @@ from pathlib import Path
 import pytest
 
 from tiltyard.core.errors import SandboxRefused
-from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Limits, Reason, SandboxSpec
+from tiltyard.core.execution import (
+    MIB,
+    Enforcement,
+    ExecResult,
+    Limit,
+    Limits,
+    Reason,
+    SandboxSpec,
+    open_limits,
+)
 from tiltyard.sandbox.native.cgroups import read_or_empty
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
 from tiltyard.sandbox.supervised import Sandbox
@@ -232,12 +241,28 @@ async def test_no_program_runs_in_real_time(python: RunPython) -> None:
     assert done.ok, done.stderr.text
 
 
+@pytest.mark.parametrize("limit", [Limit.MEMORY, Limit.CPU])
+async def test_what_is_not_held_for_the_whole_sandbox_is_refused_unless_allowed(
+    provider: NativeProvider, spec: SandboxSpec, limit: Limit
+) -> None:
+    """Memory that is held for each process alone is not held: many exceed it together."""
+    others = replace(spec, allow_unenforced=spec.allow_unenforced - {limit})
+    if limit in open_limits(provider.enforced):
+        with pytest.raises(SandboxRefused, match=f"cannot enforce: {limit}, for a whole sandbox"):
+            await provider.create(others)
+    else:
+        assert provider.enforced[limit] is Enforcement.CGROUP
+        await (await provider.create(others)).close()
+    allowed = await provider.create(spec)
+    done = await allowed.run(["true"])
+    assert done.enforced[limit] is provider.enforced[limit], "the result says so"
+    await allowed.close()
+
+
 @pytest.mark.slow
 async def test_a_share_of_the_cpu(provider: NativeProvider, spec: SandboxSpec) -> None:
     if provider.enforced[Limit.CPU] is Enforcement.NONE:
-        with pytest.raises(SandboxRefused, match="cannot enforce: cpu"):
-            await provider.create(replace(spec, allow_unenforced=frozenset()))
-        return
+        return  # that it is refused is tried above
     small = await provider.create(replace(spec, limits=replace(spec.limits, cpus=0.2)))
     spin = ["python3", "-I", "-S", "-c", "import time\nwhile time.process_time() < 0.3: pass"]
     done = await small.run(spin)
@@ -304,7 +329,7 @@ async def test_the_smallest_limits_make_a_sandbox_that_works(provider: NativePro
     limits = Limits(
         memory_bytes=16 * MIB, pids=2, cpus=0.1, open_files=16, disk_bytes=MIB, inodes=256
     )
-    spec = SandboxSpec(limits=limits, allow_unenforced=frozenset({Limit.CPU}))
+    spec = SandboxSpec(limits=limits, allow_unenforced=frozenset({Limit.CPU, Limit.MEMORY}))
     sandbox = await provider.create(spec)
     await sandbox.write("a", "b")
     assert (await sandbox.run(["cat", "a"])).stdout.text == "b"

@@ -1,6 +1,7 @@
 """Running programs: what goes in, what comes back, and that the end of one is the end of it."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import stat
@@ -9,7 +10,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tiltyard.core.errors import SandboxClosed
-from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Reason
+from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Reason, SandboxSpec
+from tiltyard.sandbox.native.image import Image
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.orders import WORKSPACE
 from tiltyard.sandbox.supervised import Sandbox
@@ -21,6 +23,22 @@ RunPython = Callable[..., Awaitable[ExecResult]]
 
 async def shell(sandbox: Sandbox, script: str, *, timeout_s: float = 20.0) -> ExecResult:
     return await sandbox.run(["sh", "-c", script], timeout_s=timeout_s)
+
+
+async def test_what_the_host_ignores_its_programs_do_not(image: Image, spec: SandboxSpec) -> None:
+    """Whatever started it may have ignored any signal, as a shell does for its background."""
+    numbers = [signal.SIGHUP, signal.SIGINT, signal.SIGCHLD, signal.SIGRTMAX]
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        provider = await NativeProvider(image=image).__aenter__()
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+    async with contextlib.aclosing(provider):
+        sandbox = await provider.create(spec)
+        status = await shell(sandbox, "grep -E 'Sig(Ign|Blk)' /proc/self/status")
+        assert status.stdout.text.split() == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16]
+        await sandbox.close()
 
 
 async def processes(sandbox: Sandbox) -> set[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.successors import python, successor
 from tiltyard.core.errors import SandboxRefused
 from tiltyard.core.execution import MIB, Limits, Network, NetworkMode, Reason, SandboxSpec
 from tiltyard.core.ids import SnapshotId
@@ -158,21 +159,13 @@ def places(sandbox: Sandbox) -> tuple[str, ...]:
     return tuple(slot.plan.directories)
 
 
-async def successor(
-    provider: NativeProvider, spec: SandboxSpec, wanted: tuple[str, ...]
-) -> Sandbox:
+async def next_in(provider: NativeProvider, spec: SandboxSpec, wanted: tuple[str, ...]) -> Sandbox:
     """A sandbox with the cgroups of one that has ended; they rest for a moment first."""
-    while True:
-        sandbox = await provider.create(spec)
-        if places(sandbox) == wanted:
-            return sandbox
-        await sandbox.close()
 
+    async def has_them(sandbox: Sandbox) -> bool:
+        return places(sandbox) == wanted
 
-async def python(sandbox: Sandbox, source: str) -> str:
-    done = await sandbox.run(["python3", "-I", "-S", "-c", source])
-    assert done.ok, done.stderr.text
-    return done.stdout.text
+    return await successor(provider, spec, has_them)
 
 
 BUSY = """
@@ -193,7 +186,7 @@ async def test_nothing_that_was_used_before_is_counted_again(
     assert first.usage().pids_refused > 0
     await python(first, BUSY)
     await first.close()
-    second = await successor(provider, first.spec, places(first))
+    second = await next_in(provider, first.spec, places(first))
     assert second.usage().pids_refused == 0
     assert (second.usage().cpu_s or 0) < 0.15
     assert (second.usage().memory_peak_bytes or 0) < 16 * MIB
@@ -213,7 +206,7 @@ async def test_the_peak_of_the_one_before_is_not_shown(
     await python(first, BUSY)
     assert (first.usage().memory_peak_bytes or 0) > 48 * MIB
     await first.close()
-    second = await successor(provider, spec, places(first))
+    second = await next_in(provider, spec, places(first))
     assert (second.usage().memory_peak_bytes or 0) < 16 * MIB
     await second.close()
 
@@ -224,7 +217,7 @@ async def test_the_limits_hold_for_the_second_as_for_the_first(
 ) -> None:
     first = await provider.create(spec)
     await first.close()
-    second = await successor(provider, spec, places(first))
+    second = await next_in(provider, spec, places(first))
     greedy = await second.run(["python3", "-c", f"bytearray({2 * spec.limits.memory_bytes})"])
     assert greedy.reason is Reason.OOM
     await second.close()

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sandbox.successors import successor, told
 from tiltyard.core.execution import Network, NetworkMode, SandboxSpec
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.supervised import Sandbox
@@ -13,19 +14,13 @@ from tiltyard.sandbox.supervised import Sandbox
 pytestmark = pytest.mark.sandbox
 
 
-async def successor(provider: NativeProvider, spec: SandboxSpec, network: str) -> Sandbox:
+async def next_in(provider: NativeProvider, spec: SandboxSpec, network: str) -> Sandbox:
     """A sandbox in the network of one that has ended; others may lie ready before it."""
-    while True:
-        sandbox = await provider.create(spec)
-        if await python(sandbox, NETWORK) == network:
-            return sandbox
-        await sandbox.close()
 
+    async def has_it(sandbox: Sandbox) -> bool:
+        return await told(sandbox, NETWORK) == network
 
-async def python(sandbox: Sandbox, source: str) -> str:
-    done = await sandbox.run(["python3", "-I", "-S", "-c", source])
-    assert done.ok, done.stderr.text
-    return done.stdout.text
+    return await successor(provider, spec, has_it)
 
 
 NETWORK = """
@@ -78,7 +73,7 @@ async def test_an_untouched_network_is_used_again(
     seen = []
     for _ in range(6):
         sandbox = await provider.create(spec)
-        seen.append(await python(sandbox, NETWORK))
+        seen.append(await told(sandbox, NETWORK))
         await sandbox.close()
     assert len(set(seen)) < len(seen)
 
@@ -89,12 +84,12 @@ async def test_no_network_tells_what_was_done_in_it_before(
 ) -> None:
     for _ in range(6):
         sandbox = await provider.create(spec)
-        before = await python(sandbox, COUNTED)
-        await python(sandbox, source)
+        before = await told(sandbox, COUNTED)
+        await told(sandbox, source)
         await sandbox.close()
         fresh = await provider.create(spec)
-        assert await python(fresh, COUNTED) == before
-        await python(fresh, "import socket; socket.socket(socket.AF_UNIX).bind('\\0left behind')")
+        assert await told(fresh, COUNTED) == before
+        await told(fresh, "import socket; socket.socket(socket.AF_UNIX).bind('\\0left behind')")
         await fresh.close()
 
 
@@ -103,16 +98,16 @@ async def test_groups_that_a_killed_program_was_in_are_not_told_to_the_next(
 ) -> None:
     """Their reports would be counted when the network had been found untouched already."""
     fresh = await provider.create(spec)
-    untouched = await python(fresh, COUNTED_LATER)
+    untouched = await told(fresh, COUNTED_LATER)
     await fresh.close()
     for _ in range(3):
         sandbox = await provider.create(spec)
-        network = await python(sandbox, NETWORK)
+        network = await told(sandbox, NETWORK)
         joined = await sandbox.spawn(["python3", "-I", "-S", "-c", JOINED])
         await anext(aiter(joined.chunks()))
         await sandbox.close()
-        fresh = await successor(provider, spec, network)
-        assert await python(fresh, COUNTED_LATER) == untouched
+        fresh = await next_in(provider, spec, network)
+        assert await told(fresh, COUNTED_LATER) == untouched
         await fresh.close()
 
 
@@ -122,9 +117,9 @@ async def test_a_network_that_was_touched_is_not_used_again(
     seen = set()
     for count in range(1, 6):
         sandbox = await provider.create(spec)
-        seen.add(await python(sandbox, NETWORK))
+        seen.add(await told(sandbox, NETWORK))
         assert len(seen) == count
-        await python(sandbox, COUNT)
+        await told(sandbox, COUNT)
         await sandbox.close()
 
 
@@ -135,7 +130,7 @@ from tiltyard.sandbox.native.provider import NativeProvider
 
 async def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
-    spec = SandboxSpec(limits=Limits(open_files=64), allow_unenforced={Limit.CPU})
+    spec = SandboxSpec(limits=Limits(open_files=64), allow_unenforced={Limit.CPU, Limit.MEMORY})
     async with NativeProvider() as provider:
         print(len([await provider.create(spec) for _ in range(50)]))
 
@@ -158,7 +153,7 @@ async def test_a_network_with_a_loopback_is_used_once(
     seen = []
     for each in (looped, spec, looped, spec):
         sandbox = await provider.create(each)
-        seen.append(await python(sandbox, NETWORK))
+        seen.append(await told(sandbox, NETWORK))
         await sandbox.close()
     assert seen[0] not in seen[1:]
     assert seen[2] != seen[3]

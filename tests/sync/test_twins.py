@@ -32,7 +32,7 @@ from tiltyard.sandbox.supervised import Sandbox
 
 SPEC = SandboxSpec(
     limits=Limits(memory_bytes=128 * MIB, pids=32, disk_bytes=8 * MIB, inodes=1024),
-    allow_unenforced=frozenset({Limit.CPU}),
+    allow_unenforced=frozenset({Limit.CPU, Limit.MEMORY}),
 )
 NOT_TWINNED = {
     "Chunks": {"begin_with", "feed", "close"},

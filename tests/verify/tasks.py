@@ -16,7 +16,7 @@ from tiltyard.verify.reward import reward_of
 
 SPEC = SandboxSpec(
     limits=Limits(memory_bytes=256 * MIB, disk_bytes=32 * MIB, pids=48),
-    allow_unenforced=frozenset({Limit.CPU}),
+    allow_unenforced=frozenset({Limit.CPU, Limit.MEMORY}),
 )
 
 REFERENCE = """

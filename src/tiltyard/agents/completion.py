@@ -7,9 +7,10 @@ both for every token; text is never tokenised again to make up for them.
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from tiltyard.agents.fenced import clipped, render
+from tiltyard.agents.fenced import Message, clipped
 from tiltyard.core.trajectory import PolicyReply, PolicyTokens, Prompt
 
 TOKEN_FIELDS = {"logprobs": True, "return_token_ids": True}
@@ -17,17 +18,23 @@ TOKEN_FIELDS = {"logprobs": True, "return_token_ids": True}
 
 
 def request_body(
-    prompt: Prompt, *, model: str, seed: int, temperature: float, tokens_max: int, tokens: bool
+    messages: Sequence[Message],
+    *,
+    model: str,
+    seed: int,
+    temperature: float,
+    tokens_max: int,
+    tokens: bool,
 ) -> dict[str, Any]:
     """The JSON body that asks for one turn; `tokens` asks for ids and log-probabilities too."""
     return {
         "model": model,
         "messages": [
-            {"role": message.role.value, "content": message.content} for message in render(prompt)
+            {"role": message.role.value, "content": message.content} for message in messages
         ],
         "temperature": temperature,
         "max_tokens": tokens_max,
-        "seed": turn_seed(prompt, seed),
+        "seed": seed,
         **(TOKEN_FIELDS if tokens else {}),
     }
 

@@ -22,7 +22,9 @@ from tiltyard.agents.completion import (
     oversized_reply,
     reply_of,
     request_body,
+    turn_seed,
 )
+from tiltyard.agents.fenced import Message, Role, render
 from tiltyard.agents.retrying import (
     ATTEMPTS_MAX,
     ATTEMPTS_UNREACHED_MAX,
@@ -62,6 +64,16 @@ class _Response:
     retry_after: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chat:
+    """What one request asks for."""
+
+    messages: tuple[Message, ...]
+    seed: int
+    tokens: bool = True
+    """Whether ids and log-probabilities are of use."""
+
+
 class OpenAIPolicy:
     """Asks `url` for turns of `model`. Use from one event loop, and close with `aclose`."""
 
@@ -93,8 +105,18 @@ class OpenAIPolicy:
 
     async def respond(self, prompt: Prompt) -> PolicyReply:
         """One turn. Raises `PolicyError`, naming the server and the model, when there is none."""
+        chat = _Chat(messages=tuple(render(prompt)), seed=turn_seed(prompt, self._seed))
+        return await self._complete(chat)
+
+    async def say(self, text: str) -> str:
+        """What the model says to one message of a user's. Raises as `respond`."""
+        message = Message(role=Role.USER, content=text)
+        reply = await self._complete(_Chat(messages=(message,), seed=self._seed, tokens=False))
+        return reply.text
+
+    async def _complete(self, chat: _Chat) -> PolicyReply:
         async with self._slots:
-            response = await self._ask(prompt)
+            response = await self._ask(chat)
         if response.oversized:
             return oversized_reply(response.body, model=self._model)
         try:
@@ -111,12 +133,12 @@ class OpenAIPolicy:
         if self._session is not None:
             await self._session.close()
 
-    async def _ask(self, prompt: Prompt) -> _Response:
+    async def _ask(self, chat: _Chat) -> _Response:
         failures = 0
         while True:
-            asked_for_tokens = self._asks_for_tokens
+            asked_for_tokens = self._asks_for_tokens and chat.tokens
             try:
-                response = await self._post(prompt, tokens=asked_for_tokens)
+                response = await self._post(chat, tokens=asked_for_tokens)
             except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
                 failures += 1
                 said = f"the connection failed: {_in_words(error)}"
@@ -160,11 +182,11 @@ class OpenAIPolicy:
             )
         return asked_s
 
-    async def _post(self, prompt: Prompt, *, tokens: bool) -> _Response:
+    async def _post(self, chat: _Chat, *, tokens: bool) -> _Response:
         body = request_body(
-            prompt,
+            chat.messages,
             model=self._model,
-            seed=self._seed,
+            seed=chat.seed,
             temperature=self._temperature,
             tokens_max=TOKENS_MAX,
             tokens=tokens,

@@ -11,6 +11,7 @@ from rich.text import Text
 from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
 from tiltyard.cli.plain import json_tree, shown
 from tiltyard.cli.progress import progress
+from tiltyard.cli.run import tell_unenforced
 from tiltyard.tasks.catalog import load_tasks
 from tiltyard.tasks.check import Soundness, TaskReport, check_tasks
 from tiltyard.wiring import open_yard
@@ -23,6 +24,7 @@ async def check(text: str, *, concurrency: int, as_json: bool) -> int:
     tasks = load_tasks(text)
     with progress("tasks", len(tasks), console=errors) as advance:
         async with open_yard(warm=0, verifications=concurrency) as yard:
+            tell_unenforced(yard.provider.enforced)
             reports = await check_tasks(
                 tasks,
                 yard.verifier.verify,

@@ -16,7 +16,14 @@ from rich.table import Table
 
 from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
 from tiltyard.cli.demo_display import Display
-from tiltyard.cli.run import ENDED, FAULTS, new_run_directory, tell_kept, write_whole
+from tiltyard.cli.run import (
+    ENDED,
+    FAULTS,
+    new_run_directory,
+    tell_kept,
+    tell_unenforced,
+    write_whole,
+)
 from tiltyard.config import Settings
 from tiltyard.core.errors import StoreError
 from tiltyard.core.trajectory import Trajectory
@@ -69,6 +76,7 @@ async def demo(options: DemoOptions, settings: Settings) -> int:
             RunStore.create(directory) as store,
             open_yard(warm=0, verifications=VERIFICATIONS) as yard,
         ):
+            tell_unenforced(yard.provider.enforced)
             with Display(console, yard=yard, directory=directory) as display:
                 async with learner_process(
                     recipe, cache_dir=settings.cache_dir, report=display.warm_start

@@ -18,7 +18,7 @@ from tiltyard.cli.plain import shown
 from tiltyard.cli.progress import progress
 from tiltyard.config import Settings
 from tiltyard.core.errors import StoreError
-from tiltyard.core.execution import Enforcement, Limit
+from tiltyard.core.execution import Enforcement, Limit, open_limits
 from tiltyard.core.trajectory import Trajectory
 from tiltyard.core.verdict import Outcome
 from tiltyard.rollout.episode import Setting
@@ -76,6 +76,7 @@ async def run(options: RunOptions, settings: Settings) -> int:
                         spec=yard.spec,
                         verify=SharedVerdicts(yard.verifier.verify),
                         turns_max=options.turns,
+                        observe=yard.verifier.observe,
                     )
                     await run_attempts(
                         planned, setting, concurrency=options.concurrency, record=record
@@ -122,10 +123,9 @@ def new_run_directory(runs_dir: Path, label: str) -> Path:
 
 def tell_unenforced(enforced: Mapping[Limit, Enforcement]) -> None:
     """One line about the limits that this machine does not hold, when there are any."""
-    open_limits = [limit for limit, by in enforced.items() if by is Enforcement.NONE]
-    if open_limits:
+    if limits := open_limits(enforced):
         errors.print(
-            f"not limited on this machine: {', '.join(open_limits)}; tiltyard doctor says why",
+            f"not held for a whole sandbox here: {', '.join(limits)}; tiltyard doctor says why",
             style="yellow",
         )
 

@@ -44,12 +44,12 @@ async def create(
 
 
 def tell_unheld(limits: Sequence[Limit]) -> None:
-    """One line on standard error about limits of a sandbox that nothing holds, if there are any."""
+    """One line on standard error about limits that a sandbox can exceed, if there are any."""
     if limits:
         flags = " ".join(f"--allow-unenforced {limit}" for limit in limits)
         errors.print(
-            f"not limited on this machine: {', '.join(limits)}; tiltyard doctor says why, and "
-            f"{flags} accepts it without these words",
+            f"not held for a whole sandbox here: {', '.join(limits)}; tiltyard doctor says why, "
+            f"and {flags} accepts it without these words",
             style="yellow",
         )
 

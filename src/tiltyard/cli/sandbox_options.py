@@ -44,8 +44,9 @@ def create(
     allow_unenforced: Annotated[
         list[Limit] | None,
         typer.Option(
-            help="A limit that may go unheld where it cannot be held here; any other such is "
-            "refused. Without this option that is cpu, and standard error says so."
+            help="A limit that may go unheld where it cannot be held here for a whole sandbox; any "
+            "other such is refused. Without this option that are cpu and memory (which is then "
+            "held in each process by itself), and standard error says so."
         ),
     ] = None,
     writable: Annotated[
@@ -82,7 +83,9 @@ def create(
         disk_bytes=parse_size("--disk", disk),
         inodes=inodes,
         # An ordinary user often has no cgroup, and shall have sandboxes, but not unknowingly.
-        allow_unenforced=[Limit.CPU] if allow_unenforced is None else allow_unenforced,
+        allow_unenforced=[Limit.CPU, Limit.MEMORY]
+        if allow_unenforced is None
+        else allow_unenforced,
         writable=writable,
         network=network,
         allow=allow or [],

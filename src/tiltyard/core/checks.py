@@ -72,7 +72,7 @@ class StateCheck:
     path: str = ""
     equals: str | None = None
     matches: str | None = None
-    """A regular expression, searched for, in a bounded part of what is there."""
+    """A regular expression in RE2's syntax, searched for; `^` and `$` are those of lines."""
     mode: int | None = None
     """Permission bits, such as 0o600."""
     port: int = 0

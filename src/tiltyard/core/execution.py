@@ -37,12 +37,22 @@ class Enforcement(StrEnum):
 
     CGROUP = "cgroup"
     RLIMIT = "rlimit"
-    """Per process only: a tree of processes can exceed it together."""
+    """Each process has its own: a tree of processes can exceed `memory` together. For `cpu_time`
+    and `open_files` nothing else is meant, and of `pids` the kernel counts the whole sandbox's."""
     TMPFS = "tmpfs"
     SUPERVISOR = "supervisor"
     QDISC = "qdisc"
     """A token bucket of the kernel in the sandbox's own network namespace."""
     NONE = "none"
+
+
+def open_limits(enforced: Mapping[Limit, Enforcement]) -> tuple[Limit, ...]:
+    """Those that a sandbox can exceed: nothing holds them, or only in each process by itself."""
+    return tuple(
+        limit
+        for limit, by in enforced.items()
+        if by is Enforcement.NONE or (limit is Limit.MEMORY and by is Enforcement.RLIMIT)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +176,8 @@ class SandboxSpec:
     """From its making until the node ends it, whatever has become of whoever asked for it."""
     network: Network = field(default_factory=Network)
     allow_unenforced: frozenset[Limit] = frozenset()
-    """Limits that may go unenforced where this machine cannot hold them. Any other such limit
-    makes the sandbox be refused."""
+    """Limits that may go unenforced where this machine cannot hold them for the whole sandbox
+    (`open_limits`). Any other such limit makes the sandbox be refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

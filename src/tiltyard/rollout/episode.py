@@ -3,19 +3,25 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
 
 from tiltyard import __version__
-from tiltyard.core.errors import PolicyError, SandboxDied, SandboxError, SandboxFileError
+from tiltyard.core.errors import (
+    GraderError,
+    PolicyError,
+    SandboxDied,
+    SandboxError,
+    SandboxFileError,
+)
 from tiltyard.core.execution import ExecResult, Reason, SandboxSpec
 from tiltyard.core.ids import GroupId, RolloutId
 from tiltyard.core.task import Submission, Task
 from tiltyard.core.trajectory import Answer, Observation, PolicyReply, Prompt, Step, Trajectory
-from tiltyard.core.verdict import Outcome, Verdict
+from tiltyard.core.verdict import Component, Outcome, Verdict
 from tiltyard.rollout.examples import EXAMPLES_FILE, examples_program, examples_text
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.supervised import Sandbox
@@ -47,6 +53,15 @@ Verify = Callable[[RolloutId, Task, Submission], Awaitable[tuple[Verdict, Rollou
 """Judges a submission; the second value names the rollout whose verdict is shared, or None."""
 
 
+Observe = Callable[[Task, Sandbox], Awaitable[tuple[Component, ...]]]
+"""What a task asserts of the sandbox as its agent left it. Raises `GraderError` for a bad task."""
+
+
+async def observe_nothing(_task: Task, _sandbox: Sandbox) -> tuple[Component, ...]:
+    """For tasks that assert nothing of it."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A rollout that is to be made."""
@@ -70,6 +85,7 @@ class Setting:
     """Of the agents' own sandboxes; the limits are each task's."""
     verify: Verify
     turns_max: int
+    observe: Observe = observe_nothing
 
 
 class Progress:
@@ -119,6 +135,8 @@ async def run_episode(attempt: Attempt, setting: Setting, progress: Progress) ->
         verdict = await _turns(attempt, setting, progress)
     except (PolicyError, SandboxError) as error:
         verdict = Verdict(outcome=Outcome.INFRA_FAULT, detail=str(error))
+    except GraderError as error:
+        verdict = Verdict(outcome=Outcome.GRADER_FAULT, detail=str(error))
     except asyncio.CancelledError:
         if _being_cancelled():
             raise
@@ -155,20 +173,30 @@ async def _turns(attempt: Attempt, setting: Setting, progress: Progress) -> Verd
                 progress.steps.append(Step(reply=reply, code=code))
                 break
             if sandbox is None:
-                spec = replace(setting.spec, limits=task.limits)
-                sandbox = await held.enter_async_context(setting.pool.sandbox(spec))
+                sandbox = await held.enter_async_context(_own(setting, task))
             execution, observation = await _try_examples(sandbox, task, code)
             progress.steps.append(
                 Step(reply=reply, code=code, execution=execution, observation=observation)
             )
             if observation.solved:
                 break
+        state: tuple[Component, ...] = ()
+        if task.checks.state:
+            # Also one that was never used has a state, and it may be what the task wants changed.
+            if sandbox is None:
+                sandbox = await held.enter_async_context(_own(setting, task))
+            state = await setting.observe(task, sandbox)
     if not answered:
         problem = progress.steps[-1].problem if progress.steps else "no turn was allowed"
         return Verdict(outcome=Outcome.AGENT_FAULT, detail=problem)
     submission = Submission(files={f"{task.module}.py": code.encode("utf-8", "replace")})
     verdict, progress.shared = await setting.verify(attempt.id, task, submission)
-    return verdict
+    return replace(verdict, components=(*verdict.components, *state)) if state else verdict
+
+
+def _own(setting: Setting, task: Task) -> AbstractAsyncContextManager[Sandbox]:
+    """A sandbox for the agent alone."""
+    return setting.pool.sandbox(replace(setting.spec, limits=task.limits))
 
 
 def _prompt(attempt: Attempt, code: str, steps: list[Step]) -> Prompt:

@@ -135,10 +135,18 @@ class SharedVerdicts:
 
 def _digest(submission: Submission) -> bytes:
     digest = hashlib.sha256()
-    for path, content in sorted(submission.files.items()):
-        for part in (path.encode(), content):
-            digest.update(len(part).to_bytes(8, "little") + part)
+    named = {path: _raw(target) for path, target in submission.links.items()}
+    strange = {path: _raw(kind) for path, kind in submission.odd.items()}
+    for entries in (submission.files, named, strange):
+        digest.update(len(entries).to_bytes(8, "little"))
+        for path, content in sorted(entries.items()):
+            for part in (_raw(path), content):
+                digest.update(len(part).to_bytes(8, "little") + part)
     return digest.digest()
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _follows_from_the_answer(verdict: Verdict) -> bool:

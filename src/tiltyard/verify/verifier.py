@@ -15,12 +15,15 @@ import structlog
 
 from tiltyard.core.errors import GraderError, SandboxError
 from tiltyard.core.execution import SandboxSpec
-from tiltyard.core.task import Submission, Task
-from tiltyard.core.verdict import Outcome, Verdict
+from tiltyard.core.task import ScriptSuite, Submission, Task
+from tiltyard.core.verdict import Component, Outcome, Verdict
 from tiltyard.sandbox.pool import Provider
+from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.found import Found
+from tiltyard.verify.script.mode import ScriptMode
 from tiltyard.verify.split.mode import SplitMode
+from tiltyard.verify.state.observe import StateChecks
 
 VERSION = "split-1"
 TRIES = 2
@@ -37,10 +40,14 @@ class Verifier:
     ) -> None:
         """`spec` is what solutions and tests run under; `cells_max` bounds each kind of cell."""
         self._split = SplitMode(provider, interpreter=interpreter, spec=spec, cells_max=cells_max)
+        self._script = ScriptMode(provider, spec=spec)
+        self._state = StateChecks(provider, interpreter=interpreter, spec=spec)
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._opened.enter_async_context(self._split)
+        await self._opened.enter_async_context(self._script)
+        await self._opened.enter_async_context(self._state)
         return self
 
     async def __aexit__(
@@ -54,7 +61,7 @@ class Verifier:
     @property
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
-        return self._split.sandboxes
+        return sum(each.sandboxes for each in (self._split, self._script, self._state))
 
     async def verify(self, task: Task, submission: Submission) -> Verdict:
         """Judges a submission. Raises only when cancelled."""
@@ -71,12 +78,24 @@ class Verifier:
                 lost = error
         return _fault(Outcome.INFRA_FAULT, lost, started)
 
+    async def observe(self, task: Task, sandbox: Sandbox) -> tuple[Component, ...]:
+        """What the task asserts of the state in which an agent left its sandbox, if anything.
+
+        Call it while the sandbox lives, and add the result to the verdict. Raises `GraderError`
+        for an assertion that cannot be made.
+        """
+        if not task.checks.state:
+            return ()
+        return (await self._state.observe(sandbox, task.checks.state),)
+
     async def _judge(self, task: Task, submission: Submission) -> Found:
         if not 0 < task.time_limit_s <= TIME_LIMIT_S_MAX:
             raise GraderError(
                 f"task {task.id} has a time limit of {task.time_limit_s} s.",
                 fix=f"give it one of at most {TIME_LIMIT_S_MAX:.0f} s.",
             )
+        if isinstance(task.hidden, ScriptSuite):
+            return await self._script.judge(task, submission)
         return await self._split.judge(task, submission)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from cli.yard.conftest import Sandbox, daemons, listed
 from tiltyard.cli.sandbox import tell_unheld
-from tiltyard.core.execution import Enforcement, Limit
+from tiltyard.core.execution import Limit, open_limits
 from tiltyard.sandbox.native.cgroups import enforcement
 from tiltyard.sandbox.native.provider import usable_hierarchies
 
@@ -34,13 +34,16 @@ def test_a_sandbox_outlives_the_command_that_made_it(sandbox: Sandbox, made: str
 
 
 def test_create_says_what_is_not_held_here(sandbox: Sandbox) -> None:
-    missing = enforcement(usable_hierarchies())[Limit.CPU] is Enforcement.NONE
+    missing = list(open_limits(enforcement(usable_hierarchies())))
+    flags = [word for limit in missing for word in ("--allow-unenforced", limit)]
     unasked = sandbox("create", "--json")
-    accepted = sandbox("create", "--allow-unenforced", "cpu")
+    accepted = sandbox("create", *flags)
 
-    assert json.loads(unasked.stdout)["unenforced"] == (["cpu"] if missing else [])
-    assert ("not limited on this machine: cpu" in unasked.stderr) is missing
-    assert ("--allow-unenforced cpu accepts it" in unasked.stderr) is missing
+    assert json.loads(unasked.stdout)["unenforced"] == missing
+    assert (f"not held for a whole sandbox here: {', '.join(missing)};" in unasked.stderr) is bool(
+        missing
+    )
+    assert (f"{' '.join(flags)} accepts it" in unasked.stderr) is bool(missing)
     assert (accepted.returncode, accepted.stderr) == (0, "")
 
 
@@ -50,7 +53,7 @@ def test_words_on_limits_that_are_not_held(capsys: pytest.CaptureFixture[str]) -
 
     tell_unheld([Limit.CPU, Limit.NETWORK])
     said = capsys.readouterr()
-    assert said.err.startswith("not limited on this machine: cpu, network; ")
+    assert said.err.startswith("not held for a whole sandbox here: cpu, network; ")
     assert "--allow-unenforced cpu --allow-unenforced network accepts" in said.err
     assert said.out == ""
 

@@ -21,7 +21,7 @@ SMALL = Create(
     open_files=64,
     disk_bytes=8 * MIB,
     inodes=1024,
-    allow_unenforced=[Limit.CPU],
+    allow_unenforced=[Limit.CPU, Limit.MEMORY],
     writable=False,
     network=NetworkMode.NONE,
     allow=[],
@@ -76,11 +76,12 @@ async def test_a_network_is_made_as_it_was_asked_for() -> None:
 
 
 class WithoutCgroup(Watched):
-    """A provider on a machine where nothing holds a share of the CPU."""
+    """A provider where nothing holds a share of the CPU, and memory only each process's."""
 
     async def create(self, spec: SandboxSpec, *, for_zygotes: bool = False) -> Sandbox:
         sandbox = await super().create(spec, for_zygotes=for_zygotes)
-        held = {**sandbox.enforced, Limit.CPU: Enforcement.NONE}
+        weaker = {Limit.CPU: Enforcement.NONE, Limit.MEMORY: Enforcement.RLIMIT}
+        held = {**sandbox.enforced, **weaker}
         sandbox.enforced = MappingProxyType(held)
         return sandbox
 
@@ -89,7 +90,7 @@ async def test_what_nothing_holds_of_a_sandbox_is_in_its_row() -> None:
     async with NativeProvider() as provider, asyncio.TaskGroup() as group:
         kept = Kept(WithoutCgroup(provider), group=group, lost=(), changed=lambda: None)
         row = await kept.create(SMALL)
-        assert row.unenforced == [Limit.CPU]
+        assert row.unenforced == [Limit.MEMORY, Limit.CPU]
         await kept.remove(None)
 
 

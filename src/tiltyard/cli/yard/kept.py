@@ -12,7 +12,7 @@ import structlog
 from tiltyard.cli.yard.record import lost_error, unknown_error
 from tiltyard.cli.yard.wire import TTL_S_MAX, Create, Row, State
 from tiltyard.core.errors import SandboxClosed, SandboxDied, SandboxError
-from tiltyard.core.execution import Enforcement, Limits, Network, SandboxSpec
+from tiltyard.core.execution import Limits, Network, SandboxSpec, open_limits
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
 
@@ -49,7 +49,7 @@ class Tenant:
             memory_bytes_max=limits.memory_bytes,
             pids_max=limits.pids,
             cpus=limits.cpus,
-            unenforced=[limit for limit, by in enforced.items() if by is Enforcement.NONE],
+            unenforced=list(open_limits(enforced)),
             cpu_s=usage.cpu_s if usage else None,
             memory_bytes=self.sandbox.memory_bytes() if self.sandbox else None,
             memory_peak_bytes=usage.memory_peak_bytes if usage else None,

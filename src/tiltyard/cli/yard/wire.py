@@ -229,7 +229,7 @@ class Row(_Message):
     pids_max: int = 0
     cpus: float = 0.0
     unenforced: list[Limit] = []
-    """What this machine does not hold of it."""
+    """What this machine does not hold of it, or only in each process by itself."""
     cpu_s: float | None = None
     """CPU seconds used so far; None where no cgroup counts them, as with the following."""
     memory_bytes: int | None = None

@@ -289,9 +289,15 @@ def read_number(path: str, *, counters: CounterFiles) -> int | None:
 
 def enable_controllers(directory: Path, tree: Hierarchy) -> None:
     """On v2, hands a directory's controllers on to those below it. Raises OSError."""
-    if tree.version == 2:
-        names = " ".join(f"+{name}" for name in sorted(tree.controllers))
-        (directory / "cgroup.subtree_control").write_text(names)
+    if controllers := handed_on(tree):
+        (directory / "cgroup.subtree_control").write_text(controllers)
+
+
+def handed_on(tree: Hierarchy) -> str:
+    """What a directory of ours has to let those below it have; on v1 they have all anyway."""
+    if tree.version == 1:
+        return ""
+    return " ".join(f"+{name}" for name in sorted(tree.controllers))
 
 
 def sweep(hierarchies: Iterable[Hierarchy], *, start_time_of: Callable[[int], int | None]) -> int:

@@ -59,8 +59,9 @@ class NativeHold:
             kills = self._gone.result().oom_kills
             return Usage(cpu_s=None, memory_peak_bytes=None, oom_kills=kills)
         now = read_usage(self._files, reset_peak=reset_peak, counters=self._counters)
-        before = self._slot.used if self._slot.there else NOTHING_USED
-        # v1 counts a kill only in the group of whom it met.
+        before = self._slot.used
+        # v1 counts a kill only in the group of whom it met, and the last count has them all: what
+        # is read before a program's start has to have them too, if it is lost with its sandbox.
         groups = self._group_files.values()
         killed = sum(read_oom_kills(files, counters=self._counters) for files in groups)
         return replace(

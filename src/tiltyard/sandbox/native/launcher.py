@@ -8,7 +8,7 @@ import os
 import socket
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,15 @@ _KEPT = "kept"
 _DOCTOR = "run `tiltyard doctor`; it tries each kernel feature and says what to enable."
 
 
+class StepFailed(SandboxRefused):
+    """The launcher could not do what it was asked for."""
+
+    def __init__(self, message: str, *, fix: str, step: str) -> None:
+        super().__init__(message, fix=fix)
+        self.step = step
+        """Where it stopped: most often a system call, as the C sources name it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """One message of the launcher, with the descriptors that came with it."""
@@ -44,10 +53,11 @@ class Reply:
     fds: tuple[int, ...]
 
     def check(self, what: str) -> None:
-        """Raises `SandboxRefused` when the launcher could not do it."""
+        """Raises `StepFailed` when the launcher could not do it."""
         if self.kind == _REPLY_OK:
             return
-        raise SandboxRefused(f"{what}: {self.step}: {os.strerror(self.errno)}.", fix=_DOCTOR)
+        message = f"{what}: {self.step}: {os.strerror(self.errno)}."
+        raise StepFailed(message, fix=_DOCTOR, step=self.step)
 
     def all_fds(self, count: int) -> tuple[int, ...]:
         """What comes with a new sandbox. Raises `SandboxError` when it did not get through."""
@@ -108,10 +118,13 @@ class Launcher:
         *,
         launcher: Path,
         stage: Path,
-        cgroups: Sequence[str],
+        cgroups: Mapping[str, str],
         held: Sequence[socket.socket] = (),
     ) -> "Launcher":
         """Starts the process, which keeps the sockets `held` open for as long as it lives.
+
+        `cgroups` are the directories below which it makes its sandboxes', each with what it lets
+        them have when it has to make it anew (`handed_on`).
 
         Raises `SandboxRefused` with the failing call and the fix.
         """
@@ -121,7 +134,8 @@ class Launcher:
         try:
             # A child of this process may hold our end of the socket longer than we live.
             host = os.pidfd_open(os.getpid())
-            argv = [str(launcher), str(theirs.fileno()), str(host), str(stage), *cgroups]
+            argv = [str(launcher), str(theirs.fileno()), str(host), str(stage)]
+            argv += [f"{path}={controllers}" for path, controllers in cgroups.items()]
             process = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec of a small program, once
                 argv,
                 stdin=subprocess.DEVNULL,

@@ -8,14 +8,14 @@ from dataclasses import replace
 from tiltyard.core.errors import SandboxError, SandboxRefused
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.ids import SandboxId, SnapshotId
-from tiltyard.sandbox.native.launcher import Launcher
+from tiltyard.sandbox.native.launcher import Launcher, StepFailed
 from tiltyard.sandbox.snapshots import Snapshot
 
 SNAPSHOTS_MAX = 256
 """The same in native/snapshots.h."""
-_TOO_MUCH_MEMORY = re.compile(r": memory for snapshots \((\d+) MiB\): ")
+_TOO_MUCH_MEMORY = re.compile(r"memory for snapshots \((\d+) MiB\)")
 """The step at which native/snapshots.c stops, with all that they may hold together."""
-_TOO_MANY_CHANGES = ": differences: "
+_TOO_MANY_CHANGES = "differences"
 """The step at which native/differences.c stops; the limits are there."""
 
 
@@ -61,7 +61,8 @@ class Layers:
             await self._launcher.snapshot(number, sandbox_id)
         except SandboxError as error:
             self._free.append(number)
-            if too_much := _TOO_MUCH_MEMORY.search(error.message):
+            step = error.step if isinstance(error, StepFailed) else ""
+            if too_much := _TOO_MUCH_MEMORY.fullmatch(step):
                 raise SandboxError(
                     f"sandbox {sandbox_id}: with its snapshot, all of them would hold more than "
                     f"{too_much[1]} MiB, a quarter of the memory here.",
@@ -90,8 +91,8 @@ class Layers:
         """The records of what a sandbox changed. Raises `SandboxError`."""
         try:
             return await self._launcher.changes(sandbox_id)
-        except SandboxRefused as refused:
-            if _TOO_MANY_CHANGES not in refused.message:
+        except StepFailed as failed:
+            if failed.step != _TOO_MANY_CHANGES:
                 raise
             raise SandboxRefused(
                 f"sandbox {sandbox_id} changed too much to be told: more than 100,000 changes or "

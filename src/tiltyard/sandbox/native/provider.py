@@ -21,6 +21,7 @@ from tiltyard.core.execution import (
     Limits,
     NetworkMode,
     SandboxSpec,
+    open_limits,
 )
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.native import cgroups
@@ -122,7 +123,10 @@ class NativeProvider:
             self._launcher = await Launcher.start(
                 launcher=native_program("tiltyard-launcher"),
                 stage=_stage_for(image),
-                cgroups=[str(tree.base / self._owner) for tree in self._hierarchies],
+                cgroups={
+                    str(tree.base / self._owner): cgroups.handed_on(tree)
+                    for tree in self._hierarchies
+                },
                 # Sandboxes end a moment after a host that was killed, and have their ids till then.
                 held=[self._ranges.claim()] if self._as_root else [],
             )
@@ -332,14 +336,11 @@ class NativeProvider:
                 f"kept interpreters have no network, and the spec wants {spec.network.mode}.",
                 fix="use the mode `none` for them, or run the program in a sandbox.",
             )
-        missing = sorted(
-            limit
-            for limit, by in self.enforced.items()
-            if by is Enforcement.NONE and limit not in spec.allow_unenforced
-        )
+        missing = sorted(set(open_limits(self.enforced)) - spec.allow_unenforced)
         if missing:
             raise SandboxRefused(
-                f"this machine cannot enforce: {', '.join(missing)} (no cgroup to write to).",
+                f"this machine cannot enforce: {', '.join(missing)}, for a whole sandbox "
+                "(no cgroup to write to).",
                 fix="run as root or in a delegated cgroup, or list them in `allow_unenforced`.",
             )
 

@@ -1,0 +1,1 @@
+"""A model's opinion of a submission, as one component that never decides correctness."""

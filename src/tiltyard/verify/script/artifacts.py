@@ -1,0 +1,85 @@
+"""What is taken of a submission for a script, and laid into a fresh sandbox. Pure but for bytes."""
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tiltyard.core.task import ScriptSuite, Submission
+from tiltyard.verify.globs import matches
+
+FILES_MAX = 20_000
+BYTES_MAX = 64 * 1024 * 1024
+RESERVED = ("/tests", "/logs", "/solution", "/dev", "/proc", "/sys", "/run", "/etc", "/usr")
+"""Where a work directory cannot be: the verifier's own places, and the system's."""
+MODE = 0o755
+"""A submission keeps no permissions, so whatever a script may want to run can be run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifacts:
+    """Regular files by path below the work directory, or why there is nothing to judge."""
+
+    files: Mapping[str, bytes]
+    problem: str = ""
+    """Empty when the files can be judged, even if there are none."""
+    tamper: tuple[str, ...] = ()
+
+
+def artifacts_of(suite: ScriptSuite, submission: Submission) -> Artifacts:
+    """Takes the regular files that `artifacts` names.
+
+    A link or a special file among them is refused, because what it stands for was never part of
+    what was submitted; elsewhere it has no effect. A path that leaves the work directory is
+    reported as tampering.
+    """
+    tamper = [f"a path outside: {path[:200]!r}" for path in submission.files if not _inside(path)]
+    strange = {**submission.odd, **dict.fromkeys(submission.links, "link")}
+    for path, kind in sorted(strange.items()):
+        if matches(path, suite.artifacts):
+            return Artifacts(
+                files={}, problem=f"unsafe artifact: {path[:200]!r} is a {kind}", tamper=(*tamper,)
+            )
+    files = {
+        path: content
+        for path, content in submission.files.items()
+        if _inside(path) and matches(path, suite.artifacts)
+    }
+    problem = ""
+    if len(files) > FILES_MAX:
+        problem = f"{len(files)} artifacts, more than {FILES_MAX}"
+    elif (size := sum(map(len, files.values()))) > BYTES_MAX:
+        problem = f"artifacts of {size} bytes, more than {BYTES_MAX}"
+    return Artifacts(files={} if problem else files, problem=problem, tamper=(*tamper,))
+
+
+def _inside(path: str) -> bool:
+    parts = path.split("/")
+    return bool(path) and "\0" not in path and not {"", ".", ".."} & set(parts)
+
+
+def archive(trees: Mapping[str, Mapping[str, bytes]]) -> io.BytesIO:
+    """An uncompressed tar of several trees, by the directory that each is laid into."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for directory, files in trees.items():
+            made: set[str] = set()
+            for path in sorted(files):
+                for parent in _parents(f"{directory}/{path}".strip("/")):
+                    if parent not in made:
+                        made.add(parent)
+                        entry = tarfile.TarInfo(parent)
+                        entry.type, entry.mode = tarfile.DIRTYPE, MODE
+                        tar.addfile(entry)
+                entry = tarfile.TarInfo(f"{directory}/{path}".strip("/"))
+                entry.mode, entry.size = MODE, len(files[path])
+                tar.addfile(entry, io.BytesIO(files[path]))
+    stream.seek(0)
+    return stream
+
+
+def _parents(path: str) -> Iterator[str]:
+    at = path.find("/")
+    while at > 0:
+        yield path[:at]
+        at = path.find("/", at + 1)

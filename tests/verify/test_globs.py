@@ -1,0 +1,39 @@
+"""Globs say what of a submission is taken, so each rule of theirs is held."""
+
+import pytest
+
+from tiltyard.verify.globs import matches
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "expected"),
+    [
+        ("*.py", "a.py", True),
+        ("*.py", "a/b.py", False),
+        ("**/*.py", "a.py", True),
+        ("**/*.py", "a/b/c.py", True),
+        ("src/**", "src/a/b", True),
+        ("src/**", "src", False),
+        ("src/**", "srcs/a", False),
+        ("a/**/z", "a/z", True),
+        ("a/**/z", "a/b/c/z", True),
+        ("a/**/z", "a/bz", False),
+        ("**", "a/b", True),
+        ("?.py", "a.py", True),
+        ("?.py", "/.py", False),
+        ("[ab].c", "b.c", True),
+        ("[!ab].c", "b.c", False),
+        ("[!a]x", "/x", False),
+        ("a.py", "aXpy", False),
+        ("*", "a\nb", True),
+        ("A", "a", False),
+        ("[", "[", True),
+        ("a+b", "aab", False),
+    ],
+)
+def test_what_a_glob_matches(glob: str, path: str, expected: object) -> None:
+    assert matches(path, ("nothing", glob)) is expected
+
+
+def test_no_globs_match_nothing() -> None:
+    assert not matches("a", ())
