@@ -326,10 +326,19 @@ def test_a_scripts_missing_number_is_no_reward() -> None:
     for script in (
         Component(name="script", raw=None, gap=Gap.INFRA),
         Component(name="script", raw=math.nan, normalised=math.nan),
+        Component(name="script", raw=7.0, gap=Gap.UNRESOLVED),
     ):
         assert reward_of(graded(1, 1, (script,))).value is None
     nothing = Component(name="script", raw=None, gap=Gap.NOT_POSSIBLE)
     assert reward_of(graded(1, 1, (nothing,))).value == 0.0
+
+
+def test_bounds_say_what_a_scripts_number_is_worth() -> None:
+    weights = weighed("script", bounds=Bounds(best=10, worst=5))
+    far = Component(name="script", raw=7.5, gap=Gap.UNRESOLVED)
+    reward = reward_of(graded(0, 1, (far,)), weights)
+    assert reward.value == 0.5
+    assert reward.parts == {"tests": 0.5}
 
 
 def values(rewards: tuple[Reward, ...]) -> list[float | None]:

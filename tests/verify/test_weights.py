@@ -1,5 +1,8 @@
 """Weights files: what is read, and how each mistake is told."""
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,24 @@ def test_every_field_is_read(tmp_path: Path) -> None:
     assert (memory.quantum, memory.unresolved) == (0.25, Unresolved.ZERO)
     own = weighting.of(TaskId("repair-7"))
     assert (own.tests, own.components) == (2, {})
+
+
+@pytest.mark.slow
+def test_the_guides_example_is_read_and_its_program_prints_what_it_says(
+    tmp_path: Path, repository: Path
+) -> None:
+    guide = (repository / "docs" / "rewards.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+    weighting = read(tmp_path, example)
+    assert set(weighting.default.components) == {"style", "peak_memory"}
+    assert weighting.of(TaskId("repair-1")).components == {}
+    ((program, printed),) = re.findall(
+        r"```python\n(.*?)```\n\n```text\n(.*?)```", guide, re.DOTALL
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == (printed, "")
 
 
 def test_an_empty_file_is_the_default(tmp_path: Path) -> None:

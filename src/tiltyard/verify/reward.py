@@ -17,7 +17,8 @@ from tiltyard.verify.weights import DEFAULT, ComponentWeight, Unresolved, Weight
 
 TESTS = "tests"
 SCRIPT = "script"
-"""The component that stands for the tests' share where a script of the task decides."""
+"""The component that stands for the tests' share where a script of the task decides. Its own weight
+counts nothing; its bounds say which of the script's numbers are 1 and 0."""
 _UNRESOLVED = "unresolved in this group"
 _ROUNDING = 1e-9
 """0.15 / 0.05 is a little less than 3, and must not be rounded down to 2."""
@@ -79,7 +80,7 @@ def _weighed(
     counted = {
         name: each
         for name, each in weights.components.items()
-        if each.weight > 0 and name not in dropped
+        if each.weight > 0 and name not in dropped and name != SCRIPT
     }
     total = math.fsum((weights.tests, *(each.weight for each in counted.values())))
     missing = [f"{name} dropped ({why})" for name, why in dropped.items()]
@@ -107,11 +108,12 @@ def _weighed(
 def _tests(verdict: Verdict, weights: Weights) -> _Tests:
     script = _component(verdict, SCRIPT)
     if script is not None:
-        share = _finite(script.normalised)
+        share = _normalised(script, weights.components.get(SCRIPT, ComponentWeight(weight=0)))
         if script.gap is Gap.NOT_POSSIBLE:
             return _Tests(share=0.0, full=False, words="the script had nothing to judge")
-        if script.gap is not None or share is None:
-            return _Tests(share=None, full=False, words="the script's number is missing")
+        if script.gap is Gap.INFRA or share is None:
+            words = "there is no number of the script's from 0 to 1, or within bounds"
+            return _Tests(share=None, full=False, words=words)
         words = f"the script says {share:.3g}"
         return _Tests(share=_above(share, verdict.baseline), full=share >= 1, words=words)
     count = len(verdict.checks)
@@ -147,7 +149,7 @@ def _dropped(verdicts: Sequence[Verdict], weights: Weights) -> dict[str, str]:
     payable = [each for each in judged if not weights.gate or _tests(each, weights).full]
     found: dict[str, str] = {}
     for name, each in weights.components.items():
-        if each.weight <= 0:
+        if each.weight <= 0 or name == SCRIPT:
             continue
         seen = [_component(verdict, name) for verdict in judged]
         gaps = [_gap(_component(verdict, name), each) for verdict in payable]
