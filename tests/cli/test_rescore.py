@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from sample_records import sample_trajectory
 from tiltyard.cli.rescore import rescore
@@ -16,6 +17,7 @@ from tiltyard.core.ids import GroupId, RolloutId, TaskId
 from tiltyard.core.trajectory import Trajectory
 from tiltyard.core.verdict import Check, CheckStatus, Component, Gap, Outcome, Verdict
 from tiltyard.store import RunReader, RunStore
+from tiltyard.store.segments import SegmentAppender, segment_numbers
 from tiltyard.verify.reward import reward_of
 from tiltyard.verify.weights_file import read_weights
 
@@ -147,6 +149,47 @@ async def test_a_damaged_record_is_named_and_the_others_are_scored(
     told = json.loads(done.stdout)
     assert [line["rollout"] for line in told["rollouts"]] == ["r1", "r3", "r4", "r5"]
     assert len(told["damaged"]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schema", [1, 2])
+async def test_a_run_of_an_older_version_is_scored(
+    tiltyard: Callable[..., Any], repository: Path, weights: Path, tmp_path: Path, schema: int
+) -> None:
+    run = tmp_path / "run"
+    await RunStore.create(run).close()
+    (segment,) = segment_numbers(run)
+    text = (repository / f"tests/store/records/schema-{schema}.json").read_bytes()
+    end = SegmentAppender.reopen(run, segment)
+    end.append(end.frame(zstandard.ZstdCompressor().compress(text)))
+    end.close()
+    await RunStore.open(run).close()
+
+    done = tiltyard("rescore", run, "--weights", weights, "--json")
+    assert done.returncode == 0, done.stderr
+    (line,) = json.loads(done.stdout)["rollouts"]
+    # Nothing of style was measured then, so the tests are all that counts.
+    assert (line["rollout"], line["old"], line["reward"]) == ("r000002", 1.0, 1.0)
+    assert "style dropped (not measured in this group)" in line["why"]
+
+
+@pytest.mark.slow
+@pytest.mark.sandbox
+def test_a_run_records_rewards_by_its_weights(
+    tiltyard: Callable[..., Any], answers: Path, tmp_path: Path
+) -> None:
+    constant = tmp_path / "constant.toml"
+    constant.write_text("quantum = 0.5\n[tests]\npartial = true\n")
+    run = tmp_path / "run"
+    tasks = ("repair:heldout?count=2", "--policy", f"scripted:{answers}", "--out", run)
+    done = tiltyard("run", *tasks, "--weights", constant, "--json")
+    assert done.returncode == 0, done.stderr
+    digest = read_weights(constant).default.digest
+    recorded = json.loads(done.stdout)["rollouts"]
+    assert {each["versions"]["weights"] for each in recorded} == {digest}
+    again = json.loads(tiltyard("rescore", run, "--weights", constant, "--json").stdout)
+    assert again["changed"] == 0
+    assert [each["reward"] for each in again["rollouts"]].count(1.0) == 1
 
 
 @pytest.mark.slow

@@ -116,6 +116,10 @@ def run_tasks(
         int, typer.Option(min=1, max=4096, help="Rollouts at once; sandboxes follow.")
     ] = 16,
     seed: Annotated[int, typer.Option(help="Seed of the rollouts.")] = 0,
+    weights: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What rewards are made of, in TOML: docs/rewards.md."),
+    ] = None,
     out: Out = None,
     as_json: Json = False,
 ) -> int:
@@ -129,6 +133,7 @@ def run_tasks(
         turns=turns,
         concurrency=concurrency,
         seed=seed,
+        weights=weights,
         out=out,
         as_json=as_json,
     )

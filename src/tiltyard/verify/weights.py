@@ -85,3 +85,7 @@ class Weighting:
             if fnmatch.fnmatchcase(task_id, pattern):
                 return weights
         return self.default
+
+
+UNWEIGHTED = Weighting()
+"""The default weights for every task."""
