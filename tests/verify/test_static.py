@@ -109,6 +109,7 @@ async def test_an_empty_file_looks_perfect_and_is_paid_nothing(
             verdict = await verifier.verify(checked(), answer(source))
             assert verdict.outcome is Outcome.GRADED
             assert {each.name for each in verdict.components} == NAMES
+            assert "ruff 0." in verdict.provenance["static_tools"]
             assert reward_of(verdict, styled).value == value
 
 
@@ -147,6 +148,9 @@ async def test_splitting_or_nesting_functions_hides_no_complexity(static: Static
         "import builtins\nrun = getattr(builtins, 'ex' + 'ec')\n",
         "run = print.__self__.__dict__['ev' 'al']\nimport marshal\n",
         "f = (lambda: 0).__globals__\n",
+        "import sys\nrun = sys.modules['builtins']\n",
+        "import types\nmake = types.FunctionType\n",
+        "import typing\n\n@typing.no_type_check\ndef f(x: int) -> str:\n    return x\n",
         "__import__('os')\n",
         "from importlib import import_module\n",
         "BLOB = '" + "QUJD" * 100 + "'\n",

@@ -25,7 +25,7 @@ from tiltyard.verify.found import Found
 from tiltyard.verify.script.mode import ScriptMode
 from tiltyard.verify.split.mode import SplitMode
 from tiltyard.verify.state.observe import StateChecks
-from tiltyard.verify.static.checks import StaticChecks
+from tiltyard.verify.static.checks import StaticChecks, tool_versions
 
 VERSION = "split-1"
 TRIES = 2
@@ -76,7 +76,7 @@ class Verifier:
                 found = await self._judge(task, submission)
                 measured = await self._static.measure(task, submission, found)
                 found = replace(found, components=(*found.components, *measured))
-                return _verdict(found, attempt, started)
+                return _verdict(found, attempt, started, static=bool(measured))
             except GraderError as error:
                 return _fault(Outcome.GRADER_FAULT, error, started)
             except SandboxError as error:
@@ -107,13 +107,14 @@ class Verifier:
         return await self._split.judge(task, submission)
 
 
-def _verdict(found: Found, attempt: int, started: float) -> Verdict:
+def _verdict(found: Found, attempt: int, started: float, *, static: bool) -> Verdict:
     again = "verified again after a sandbox was lost" if attempt > 1 else ""
     return Verdict(
         outcome=Outcome.AGENT_FAULT if found.problem else Outcome.GRADED,
         checks=found.checks,
         tamper=found.tamper,
         components=found.components,
+        provenance={"static_tools": tool_versions()} if static else {},
         detail=found.problem or again,
         assurance=found.assurance,
         verifier=VERSION,

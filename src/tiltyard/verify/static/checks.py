@@ -2,6 +2,8 @@
 
 import hashlib
 from collections import OrderedDict
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +24,21 @@ PYTHON_TOOLS = ("syntax", "size", "dynamic_code", "complexity", "security", "sty
 OTHER_TOOLS = ("syntax", "size", "complexity")
 REFERENCES_MAX = 1_000
 
+_TOOLS = ("bandit", "lizard", "mypy", "radon", "ruff")
+
 _log = structlog.get_logger(__name__)
+
+
+@cache
+def tool_versions() -> str:
+    """The tools that shares depend on, with their versions, for a verdict's provenance."""
+    found = []
+    for name in _TOOLS:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            found.append(f"{name} absent")
+    return ", ".join(found)
 
 
 class StaticChecks:

@@ -25,9 +25,11 @@ SUPPRESSION = re.compile(
     re.IGNORECASE,
 )
 NAMES = {"exec", "eval", "compile", "__import__", "__builtins__", "__loader__", "__spec__"}
-NAMES |= {"globals", "breakpoint"}
+NAMES |= {"globals", "breakpoint", "no_type_check"}
+TEXTS = {"exec", "eval", "__import__", "builtins", "__builtins__", "__globals__", "__subclasses__"}
 ATTRIBUTES = {"__globals__", "__builtins__", "__code__", "__subclasses__", "_getframe", "fromhex"}
 ATTRIBUTES |= {"f_back", "f_globals", "f_locals", "f_builtins", "gi_frame", "tb_frame", "cr_frame"}
+ATTRIBUTES |= {"CodeType", "FunctionType", "no_type_check", "__import__"}
 MODULES = {"builtins", "importlib", "imp", "runpy", "code", "codeop", "zipimport", "inspect", "gc"}
 MODULES |= {"marshal", "pickle", "_pickle", "shelve", "ctypes", "_ctypes", "cffi"}
 MODULES |= {"base64", "binascii", "codecs", "zlib", "gzip", "bz2", "lzma"}
@@ -119,7 +121,7 @@ def flags(node: ast.AST) -> Iterator[tuple[str, str]]:
     match node:
         case ast.Name(id=name) if name in NAMES:
             yield "name", name
-        case ast.Attribute(attr=name) if name in ATTRIBUTES | {"__import__"}:
+        case ast.Attribute(attr=name) if name in ATTRIBUTES:
             yield "attribute", name
         case ast.Import(names=names):
             for alias in names:
@@ -137,6 +139,8 @@ def flags(node: ast.AST) -> Iterator[tuple[str, str]]:
 def hidden_in(node: ast.AST) -> Iterator[tuple[str, str]]:
     """Literals that may hide code or answers."""
     match node:
+        case ast.Constant(value=str() as text) if text in TEXTS:
+            yield "name", text
         case ast.Constant(value=str() | bytes() as value) if len(value) >= BLOB_CHARACTERS:
             longest = max(map(len, value.split()), default=0)
             if longest >= BLOB_CHARACTERS:
