@@ -9,12 +9,14 @@ import pytest_asyncio
 
 from tiltyard.core.checks import Checks
 from tiltyard.core.errors import SandboxRefused
+from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.task import CallSuite, ProgramCase, ProgramSuite, Submission, Task
 from tiltyard.core.verdict import Component, Gap, Outcome
 from tiltyard.sandbox.native.provider import NativeProvider
+from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.verify.found import Found
 from tiltyard.verify.reward import reward_of
-from tiltyard.verify.static.checks import PYTHON_TOOLS, StaticChecks
+from tiltyard.verify.static.checks import StaticChecks
 from tiltyard.verify.verifier import Verifier
 from tiltyard.verify.weights_file import weights_of
 from verify.tasks import CALLS, REFERENCE, SPEC, answer, task
@@ -276,20 +278,39 @@ async def test_nothing_is_measured_unasked_or_without_a_source(static: StaticChe
     assert await static.measure(checked(), answer(REFERENCE), Found(problem="a link")) == ()
 
 
-async def test_a_lost_sandbox_is_a_gap_and_no_lost_verdict(provider: NativeProvider) -> None:
-    class Refusing:
-        """A provider on a machine that cannot."""
+class Refusing:
+    """A provider that cannot make the first `times` sandboxes."""
 
-        async def create(self, *_arguments: object, **_options: object) -> object:
+    def __init__(self, provider: NativeProvider, times: int) -> None:
+        self.provider = provider
+        self.left = times
+
+    async def create(self, spec: SandboxSpec, *, for_zygotes: bool = False) -> Sandbox:
+        if self.left:
+            self.left -= 1
             raise SandboxRefused("no sandbox today")
+        return await self.provider.create(spec, for_zygotes=for_zygotes)
 
+
+async def refused(provider: NativeProvider, times: int) -> dict[str, Component]:
     async with StaticChecks(
-        Refusing(),  # type: ignore[arg-type]
+        Refusing(provider, times),  # type: ignore[arg-type] - all of a provider that is used
         interpreter=provider.interpreter,
         spec=SPEC,
-    ) as broken:
-        found = await broken.measure(checked(), answer(REFERENCE), Found())
-    assert {each.name for each in found} == NAMES
-    assert {each.gap for each in found} == {Gap.INFRA}
-    assert all("no sandbox today" in each.evidence[0].message for each in found)
-    assert len(PYTHON_TOOLS) == 6
+    ) as checks:
+        found = await checks.measure(checked(), answer(REFERENCE), Found())
+    return {component.name: component for component in found}
+
+
+async def test_a_lost_sandbox_is_tried_again(provider: NativeProvider) -> None:
+    found = await refused(provider, 1)
+    assert {name: share(each) for name, each in found.items()} == dict.fromkeys(NAMES, 1.0)
+
+
+async def test_sandboxes_lost_again_are_a_gap_and_no_lost_verdict(
+    provider: NativeProvider,
+) -> None:
+    found = await refused(provider, 2)
+    assert set(found) == NAMES
+    assert {each.gap for each in found.values()} == {Gap.INFRA}
+    assert all("no sandbox today" in each.evidence[0].message for each in found.values())

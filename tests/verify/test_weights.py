@@ -112,6 +112,7 @@ def test_a_digest_tells_weights_apart_and_not_files(tmp_path: Path) -> None:
         ("[tests]\nweight = 0\n[components.a]\nweight = 0", "all weights are zero"),
         ("[tasks.a.tests]\nweight = 0", "tasks.a: all weights are zero"),
         ("[tasks.a]\ntasks = 1", "tasks.a.tasks"),
+        ("[components.tests]\nweight = 1", "the tests are no component"),
         ("[tests\n", "not TOML"),
         (b"\xff", "not TOML"),
     ],

@@ -77,6 +77,8 @@ class _Weights(_Table):
 
     @model_validator(mode="after")
     def _something_counts(self) -> Self:
+        if "tests" in self.components:
+            raise ValueError("the tests are no component: [tests] is their table")
         if not self.tests.weight and not any(each.weight for each in self.components.values()):
             raise ValueError("all weights are zero, so nothing could be paid")
         return self

@@ -23,6 +23,8 @@ from tiltyard.verify.static.sources import PYTHON, Sources, sources_of
 PYTHON_TOOLS = ("syntax", "size", "dynamic_code", "complexity", "security", "style")
 OTHER_TOOLS = ("syntax", "size", "complexity")
 REFERENCES_MAX = 1_000
+TRIES = 2
+"""A gap costs the whole group a component, so a lost sandbox is tried once more in a new one."""
 
 _TOOLS = ("bandit", "lizard", "mypy", "radon", "ruff")
 
@@ -86,12 +88,15 @@ class StaticChecks:
         tools = PYTHON_TOOLS if own.suffix == PYTHON else OTHER_TOOLS
         if task.checks.types and own.suffix == PYTHON:
             tools = (*tools, TYPES)
-        try:
-            allowed = await self._reference(reference, tools)
-            return components_of(await self._reader.read(own, tools), allowed)
-        except SandboxError as error:
-            _log.warning("static_checks_lost", task_id=task.id, error=str(error))
-            return unmeasured(tools, f"a sandbox was lost: {error}")
+        lost = ""
+        for _ in range(TRIES):
+            try:
+                allowed = await self._reference(reference, tools)
+                return components_of(await self._reader.read(own, tools), allowed)
+            except SandboxError as error:
+                _log.warning("static_checks_lost", task_id=task.id, error=str(error))
+                lost = str(error)
+        return unmeasured(tools, f"a sandbox was lost: {lost}")
 
     async def _reference(self, sources: Sources, tools: tuple[str, ...]) -> dict[str, Result]:
         """What the tools say of a reference: remembered, unless a tool gave no answer."""
