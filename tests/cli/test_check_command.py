@@ -26,6 +26,7 @@ SLIP = {
     "hidden": {"cases": [{"id": "h1", "target": "double", "args": "(3,)", "expected": "7"}]},
 }
 GRADED = "test -e x; echo $((1 - $?)) > /logs/verifier/reward.txt\n"
+PAYS = "if test -e x; then echo 1; else echo 0.5; fi > /logs/verifier/reward.txt\n"
 LOOSE = "from solution import add\n\n\ndef test_add():\n    assert add(1, 2)\n"
 BROKEN = {**SOUND, "id": "broken", "hidden": {"tests": {"test_a.py": "def test_a(:\n"}}}
 
@@ -66,6 +67,8 @@ def test_sound_tasks_need_no_look(tiltyard: Tiltyard) -> None:
 def test_a_task_directory_is_checked(tiltyard: Tiltyard, tmp_path: Path) -> None:
     lay(tmp_path / "sums", FUNCTION)
     lay(tmp_path / "script", SCRIPT, {"tests/test.sh": GRADED, "solution/solve.sh": "touch x\n"})
+    name = {"task.toml": '[tiltyard]\nid = "pays"\n', "solution/solve.sh": "touch x\n"}
+    lay(tmp_path / "pays", SCRIPT, name, {"tests/test.sh": PAYS})
     lay(tmp_path / "loose", FUNCTION, {"tests/test_hidden.py": LOOSE})
 
     done = tiltyard("check", tmp_path, "--json")
@@ -74,6 +77,10 @@ def test_a_task_directory_is_checked(tiltyard: Tiltyard, tmp_path: Path) -> None
     reports = {each["task_id"]: each for each in json.loads(done.stdout)}
     assert reports["sums"]["soundness"] == "sound"
     assert reports["some:words-here"]["soundness"] == "sound"
+    assert reports["pays"]["problems"] == [
+        "nothing done earns a reward of 0.5.",
+        "everything deleted earns a reward of 0.5.",
+    ]
     assert reports["loose"]["soundness"] == "unsound"
     assert "the constant answer True passes every check." in reports["loose"]["problems"]
     assert reports["loose"]["baseline"] == 1.0

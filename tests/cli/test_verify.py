@@ -99,6 +99,17 @@ class TestTheCommand:
         assert (done.returncode, found["outcome"], found["reward"]) == (2, "grader_fault", None)
         assert said in found["detail"]
 
+    def test_the_reward_is_weighed_as_a_file_says(
+        self, tiltyard: Tiltyard, task: Path, tmp_path: Path
+    ) -> None:
+        half = "def add(a, b):\n    return a + b\n\n\ndef srt(xs):\n    return xs\n"
+        left = lay(tmp_path / "left", {"solution.py": half})
+        weights = tmp_path / "weights.toml"
+        weights.write_text("[tests]\npartial = true\n")
+        done = tiltyard("verify", task, left, "--weights", weights, "--json")
+        assert done.returncode == 1, done.stderr
+        assert answer(done)["reward"] == pytest.approx(2 / 3)
+
     @pytest.mark.parametrize("wrong", ["no task", "no submission", "unknown field", "one word"])
     def test_wrong_usage(self, tiltyard: Tiltyard, task: Path, tmp_path: Path, wrong: str) -> None:
         left = lay(tmp_path / "left", RIGHT)
@@ -119,7 +130,7 @@ class TestTheCommand:
         ("script", "code", "reward"),
         [
             ("echo 1 > /logs/verifier/reward.txt", 0, 1.0),
-            ("echo 0.5 > /logs/verifier/reward.txt", 1, 0.0),
+            ("echo 0.5 > /logs/verifier/reward.txt", 1, 0.5),
             ("echo nan > /logs/verifier/reward.txt", 3, None),
             ("true", 3, None),
         ],

@@ -24,6 +24,8 @@ from tiltyard.store.codec import SCHEMA
 from tiltyard.tasks.directory import read_directory
 from tiltyard.tasks.submissions import read_submission
 from tiltyard.verify.reward import reward_of
+from tiltyard.verify.weights import UNWEIGHTED
+from tiltyard.verify.weights_file import read_weights
 from tiltyard.wiring import open_verifier
 
 FULL = 1.0
@@ -31,15 +33,19 @@ CHECKS_SHOWN_MAX = 200
 EVIDENCE_SHOWN_MAX = 20
 
 
-async def verify(task_path: Path, submission_path: Path, *, as_json: bool) -> int:
+async def verify(
+    task_path: Path, submission_path: Path, *, weights: Path | None, as_json: bool
+) -> int:
     """Judges what lies at a path, prints what was found and returns the exit code.
 
-    Raises TaskError for a bad task directory, and UsageError where there is no submission.
+    `weights` None pays for a right answer only. Raises TaskError for a bad task directory, and
+    UsageError where there is no submission and for weights that cannot be read.
     """
+    weighting = UNWEIGHTED if weights is None else await asyncio.to_thread(read_weights, weights)
     task = await asyncio.to_thread(read_directory, task_path)
     submission = await asyncio.to_thread(read_submission, submission_path, task)
     verdict = await _verdict(task, submission)
-    reward = reward_of(verdict)
+    reward = reward_of(verdict, weighting.of(task.id))
     if as_json:
         print(json.dumps(document(verdict, reward), indent=2))  # noqa: T201 - the command's output
     else:

@@ -16,6 +16,7 @@ from tiltyard.core.task import Submission, Task
 from tiltyard.core.verdict import CheckStatus, Outcome, Verdict
 from tiltyard.tasks.cheap_answers import cheap_answers
 from tiltyard.tasks.concurrently import for_each
+from tiltyard.verify.reward import reward_of
 from tiltyard.verify.submission import reference_of
 
 Verify: TypeAlias = Callable[[Task, Submission], Awaitable[Verdict]]
@@ -156,6 +157,9 @@ async def _finding(name: str, judging: Awaitable[Verdict], *, right: bool) -> _F
             problem = f"{name} looks like tampering: {', '.join(verdict.tamper)}"
         case Outcome.GRADED if not right and verdict.all_passed:
             problem = f"{name} passes every check."
+        case Outcome.GRADED if not right and (earned := reward_of(verdict).value):
+            # A script may pay for a part.
+            problem = f"{name} earns a reward of {earned:g}."
         case Outcome.GRADED:
             pass
         case _:

@@ -9,6 +9,7 @@ fault without a reward.
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import Self
 
@@ -26,6 +27,7 @@ from tiltyard.verify.provenance import mode_of, provenance_of
 from tiltyard.verify.script.mode import ScriptMode
 from tiltyard.verify.split.mode import SplitMode
 from tiltyard.verify.state.observe import StateChecks
+from tiltyard.verify.static.checks import StaticChecks, tool_versions
 from tiltyard.verify.submission import reference_of, whole_problem
 
 VERSIONS = MappingProxyType({"split": "split-1", "overlay": "overlay-1", "script": "script-1"})
@@ -54,12 +56,14 @@ class Verifier:
         self._split = SplitMode(provider, interpreter=interpreter, spec=spec, cells_max=cells_max)
         self._script = ScriptMode(provider, spec=spec)
         self._state = StateChecks(provider, interpreter=interpreter, spec=spec)
+        self._static = StaticChecks(provider, interpreter=interpreter, spec=spec)
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._opened.enter_async_context(self._split)
         await self._opened.enter_async_context(self._script)
         await self._opened.enter_async_context(self._state)
+        await self._opened.enter_async_context(self._static)
         return self
 
     async def __aexit__(
@@ -73,7 +77,8 @@ class Verifier:
     @property
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
-        return sum(each.sandboxes for each in (self._split, self._script, self._state))
+        rooms = (self._split, self._script, self._state, self._static)
+        return sum(each.sandboxes for each in rooms)
 
     async def verify(self, task: Task, submission: Submission) -> Verdict:
         """Judges a submission. Raises only when cancelled."""
@@ -81,7 +86,12 @@ class Verifier:
         for attempt in range(1, TRIES + 1):
             try:
                 found = await self._judge(task, submission)
-                return _verdict(found, self._provenance(task), attempt, started)
+                measured = await self._static.measure(task, submission, found)
+                found = replace(found, components=(*found.components, *measured))
+                provenance = dict(self._provenance(task))
+                if measured:
+                    provenance["static_tools"] = tool_versions()
+                return _verdict(found, MappingProxyType(provenance), attempt, started)
             except GraderError as error:
                 return self._fault(Outcome.GRADER_FAULT, task, error, started)
             except SandboxError as error:
