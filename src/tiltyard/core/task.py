@@ -34,11 +34,13 @@ class Compare(StrEnum):
     """What of a value has to be as expected."""
 
     EXACT = "exact"
-    """Equal throughout, types included; floats within the suite's tolerance."""
+    """Equal throughout, types included; floats within the suite's tolerance. Not-a-number equals
+    not-a-number and nothing else, an infinity only itself, and the two zeros each other."""
     UNORDERED = "unordered"
-    """A list or tuple with the same members, as often, in any order."""
+    """A list or tuple with the same members, as often, in any order; in the members, order counts.
+    Any other value as `EXACT`."""
     ANY_OF = "any_of"
-    """Equal to one of the members of the expected list."""
+    """`EXACT` to one of the members of the expected list or tuple."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,10 @@ class PytestSuite:
     """
 
     files: Mapping[str, str]
+    inplace: bool = False
+    """True: what the solution does to a list, dict, set or bytearray that it was given, it does to
+    the test's own as well. Needed to test functions that work in place, and a risk otherwise: a
+    solution that empties `xs` makes a later `sorted(xs)` of the test agree with it."""
 
 
 class CompareOutput(StrEnum):

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from types import TracebackType
@@ -27,17 +28,29 @@ from tiltyard.verify.split.pytests import FileReport, checks_of, run_file, test_
 from tiltyard.verify.submission import take
 
 TESTER_EXTRA_S = 3.0
+PROXIES = ("wire.py", "errors.py", "proxies.py")
+"""What a tester is made of beside its own file."""
 SUITES_KEPT_MAX = 1_000
 """Test ids are kept for the suites seen last; those of an older one are found again."""
 
-CheckReference = Callable[[], Awaitable[tuple[str, ...]]]
-"""Returns the ids of a task's tests when its reference passes all; raises `GraderError`."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What is fixed with the reference, which passes everything."""
+
+    ids: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    """What `from solution import *` brings."""
+
+
+CheckReference = Callable[[], Awaitable[Checked]]
+"""Runs a task's reference; raises `GraderError` when it does not pass."""
 
 
 def _program(main: str) -> ZygoteProgram:
     inside = resources.files(__package__) / "inside"
-    files = {name: (inside / name).read_text() for name in ("codec.py", main)}
-    return ZygoteProgram(files=files, main=main)
+    names = ("codec.py", *(PROXIES if main == "tester.py" else ()), main)
+    return ZygoteProgram(files={name: (inside / name).read_text() for name in names}, main=main)
 
 
 class SplitMode:
@@ -61,7 +74,7 @@ class SplitMode:
             spec=spec,
             cells_max=cells_max,
         )
-        self._expected: dict[str, tuple[str, ...]] = {}
+        self._expected: dict[str, Checked] = {}
         self._expecting: dict[str, asyncio.Lock] = {}
         self._encoded = EncodedSuites()
         self._opened = AsyncExitStack()
@@ -110,7 +123,7 @@ class SplitMode:
         requests = self._encoded.requests_of(suite)
         if not task.reference_checked:
             key = _calls_key(task, suite, requests)
-            await self._expected_ids(key, partial(self._checked_calls, task, suite, requests))
+            await self._checked(key, partial(self._checked_calls, task, suite, requests))
         return await self._run_calls(task, source, suite, requests)
 
     async def _run_calls(
@@ -128,14 +141,14 @@ class SplitMode:
         self, task: Task, source: bytes, suite: PytestSuite
     ) -> tuple[tuple[Check, ...], float]:
         check = partial(self._checked_tests, task, suite)
-        expected = await self._expected_ids(_suite_key(task, suite), check)
-        reports, cpu_s = await self._pytest_reports(task, source, suite)
+        expected = await self._checked(_suite_key(task, suite), check)
+        reports, cpu_s = await self._pytest_reports(task, source, suite, expected.names)
         if any(report.cut for report in reports):
             # Was it the values, or the tests? With the reference's values they must get through.
             await check()
-        return checks_of(expected, reports), cpu_s
+        return checks_of(expected.ids, reports), cpu_s
 
-    async def _expected_ids(self, key: str, check: CheckReference) -> tuple[str, ...]:
+    async def _checked(self, key: str, check: CheckReference) -> Checked:
         """The tests there are, fixed with the reference, which must pass every one of them.
 
         That it passes is remembered; that it fails is not, because on a machine that is starved of
@@ -152,18 +165,19 @@ class SplitMode:
 
     async def _checked_calls(
         self, task: Task, suite: CallSuite, requests: tuple[bytes, ...]
-    ) -> tuple[str, ...]:
-        """Makes the calls of the reference; returns the cases' ids. Raises `GraderError`."""
+    ) -> Checked:
+        """Makes the calls of the reference. Raises `GraderError`."""
         checks, _ = await self._run_calls(task, task.reference.encode(), suite, requests)
-        return _passed_ids(task, checks)
+        return Checked(ids=_passed_ids(task, checks))
 
-    async def _checked_tests(self, task: Task, suite: PytestSuite) -> tuple[str, ...]:
-        """Runs the tests on the reference; returns their ids. Raises `GraderError`."""
-        reports, _ = await self._pytest_reports(task, task.reference.encode(), suite)
-        return _checked_ids(task, reports)
+    async def _checked_tests(self, task: Task, suite: PytestSuite) -> Checked:
+        """Runs the tests on the reference. Raises `GraderError`."""
+        reports, _ = await self._pytest_reports(task, task.reference.encode(), suite, None)
+        names = next((report.names for report in reports if report.names is not None), ())
+        return Checked(ids=_checked_ids(task, reports), names=names)
 
     async def _pytest_reports(
-        self, task: Task, source: bytes, suite: PytestSuite
+        self, task: Task, source: bytes, suite: PytestSuite, names: tuple[str, ...] | None
     ) -> tuple[tuple[FileReport, ...], float]:
         reports: list[FileReport] = []
         cpu_s = 0.0
@@ -181,6 +195,7 @@ class SplitMode:
                     source=source,
                     file=file,
                     suite=suite,
+                    names=names,
                     deadline_s=tester_s,
                 )
                 reports.append(report)
@@ -223,7 +238,8 @@ def _calls_key(task: Task, suite: CallSuite, requests: tuple[bytes, ...]) -> str
 
 def _suite_key(task: Task, suite: PytestSuite) -> str:
     texts = (text for item in sorted(suite.files.items()) for text in item)
-    return _digest(*(text.encode() for text in (task.module, task.reference, *texts)))
+    first = (task.module, task.reference, str(suite.inplace))
+    return _digest(*(text.encode() for text in (*first, *texts)))
 
 
 def _digest(*parts: bytes) -> str:
