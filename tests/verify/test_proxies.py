@@ -339,8 +339,8 @@ class TestOld(unittest.TestCase):
 """
 
 
-def suite(tests: str, *, inplace: bool = False) -> PytestSuite:
-    return PytestSuite(files={"test_it.py": tests}, inplace=inplace)
+def suite(tests: str, *, inplace: bool = False, helper: str = "") -> PytestSuite:
+    return PytestSuite(files={"test_it.py": tests, "helper.py": helper}, inplace=inplace)
 
 
 async def judged(
@@ -351,8 +351,9 @@ async def judged(
     reference: str = LIBRARY,
     time_limit_s: float = 5.0,
     inplace: bool = False,
+    helper: str = "",
 ) -> Verdict:
-    hidden = suite(tests, inplace=inplace)
+    hidden = suite(tests, inplace=inplace, helper=helper)
     return await verifier.verify(
         task(hidden, reference=reference, time_limit_s=time_limit_s, reference_checked=False),
         answer(source),

@@ -5,10 +5,10 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
 
-from tiltyard.core.task import CallCase, CallSuite
+from tiltyard.core.task import CallCase, CallSuite, Compare
 from tiltyard.core.values import Value
 from tiltyard.core.verdict import Check, CheckStatus
-from tiltyard.verify.compare import same
+from tiltyard.verify.compare import accepted, same
 from tiltyard.verify.evidence import plain, shown
 from tiltyard.verify.split.candidate import Candidate, Gone, Reply, beside_the_loop, framed
 
@@ -87,14 +87,16 @@ def _not_run(cases: tuple[CallCase, ...], status: CheckStatus, why: str) -> tupl
     """The first of the cases met the end; those after it never ran."""
     if not cases:
         return ()
-    met = Check(id=cases[0].id, status=status, evidence=why)
-    rest = (Check(id=case.id, status=CheckStatus.NOT_RUN, evidence=why) for case in cases[1:])
-    return (met, *rest)
+    statuses = (status, *(CheckStatus.NOT_RUN for _ in cases[1:]))
+    return tuple(
+        Check(id=case.id, status=each, evidence=why, weight=case.weight)
+        for case, each in zip(cases, statuses, strict=True)
+    )
 
 
 def _check(case: CallCase, replies: list[Reply], *, tolerance: float) -> Check:
     status, evidence = _judge(case, replies, tolerance=tolerance)
-    return Check(id=case.id, status=status, evidence=evidence)
+    return Check(id=case.id, status=status, evidence=evidence, weight=case.weight)
 
 
 def _judge(case: CallCase, replies: list[Reply], *, tolerance: float) -> tuple[CheckStatus, str]:
@@ -128,8 +130,9 @@ def _judge_values(
         return CheckStatus.BAD_VALUE_TYPE, f"{_called(case)}: a reply outside the protocol"
     values = [reply.rest[0] for reply in answers]
     got: Value = values if case.then else values[0]
-    if not same(case.expected, got, tolerance=tolerance):
-        expected = shown(case.expected)
+    if not accepted(case.compare, case.expected, got, tolerance=tolerance):
+        how = {Compare.UNORDERED: " in any order", Compare.ANY_OF: ", one of them"}
+        expected = f"{shown(case.expected)}{how.get(case.compare, '')}"
         return CheckStatus.WRONG_ANSWER, f"{_called(case)} gave {shown(got)}, expected {expected}"
     arguments = replies[0].rest[1]
     if case.arguments_kept and not same(case.args, _tuple(arguments), tolerance=tolerance):

@@ -47,7 +47,8 @@ CheckReference = Callable[[], Awaitable[Checked]]
 """Runs a task's reference; raises `GraderError` when it does not pass."""
 
 
-def _program(main: str) -> ZygoteProgram:
+def program(main: str) -> ZygoteProgram:
+    """What runs inside: `candidate.py` with a solution or `tester.py` with its tests."""
     inside = resources.files(__package__) / "inside"
     names = ("codec.py", *(PROXIES if main == "tester.py" else ()), main)
     return ZygoteProgram(files={name: (inside / name).read_text() for name in names}, main=main)
@@ -63,14 +64,14 @@ class SplitMode:
         self._candidates = ZygoteCells(
             provider,
             interpreter=interpreter,
-            program=_program("candidate.py"),
+            program=program("candidate.py"),
             spec=spec,
             cells_max=cells_max,
         )
         self._testers = ZygoteCells(
             provider,
             interpreter=interpreter,
-            program=_program("tester.py"),
+            program=program("tester.py"),
             spec=spec,
             cells_max=cells_max,
         )
@@ -230,7 +231,8 @@ def _passed_ids(task: Task, checks: tuple[Check, ...]) -> tuple[str, ...]:
 def _calls_key(task: Task, suite: CallSuite, requests: tuple[bytes, ...]) -> str:
     """Of all that decides how the reference does."""
     expected = (
-        codec.encode((case.expected, case.raises, case.arguments_kept)) for case in suite.cases
+        codec.encode((case.expected, case.raises, case.arguments_kept, case.compare.value))
+        for case in suite.cases
     )
     limits = f"{suite.float_tolerance!r} {task.time_limit_s!r}".encode()
     return _digest(task.module.encode(), task.reference.encode(), limits, *requests, *expected)

@@ -189,8 +189,8 @@ def checks_of(expected: tuple[str, ...], reports: tuple[FileReport, ...]) -> tup
         for report in reports
         for test_id, (status, words) in report.results.items()
     }
-    cuts = {report.file: report.cut for report in reports}
-    return tuple(checks.get(test_id) or _silent(test_id, cuts) for test_id in expected)
+    by_file = {report.file: report for report in reports}
+    return tuple(checks.get(test_id) or _silent(test_id, by_file) for test_id in expected)
 
 
 def _check(test_id: str, status: str, words: str, gone: Gone | None) -> Check:
@@ -205,8 +205,13 @@ def _check(test_id: str, status: str, words: str, gone: Gone | None) -> Check:
             return Check(id=test_id, status=CheckStatus.EXCEPTION, evidence=words)
 
 
-def _silent(test_id: str, cuts: Mapping[str, Cut | None]) -> Check:
-    cut = cuts.get(test_id.partition("::")[0])
-    if cut is None:
-        return Check(id=test_id, status=CheckStatus.NOT_RUN, evidence="it never reported")
-    return Check(id=test_id, status=cut.status, evidence=cut.evidence)
+def _silent(test_id: str, by_file: Mapping[str, FileReport]) -> Check:
+    """A test that never reported, and why not, as far as that is known."""
+    report = by_file.get(test_id.partition("::")[0])
+    why = None if report is None else report.cut or report.gone
+    if why is not None:
+        return Check(id=test_id, status=why.status, evidence=why.evidence)
+    if report is not None and report.errors:
+        words = f"the tests cannot be collected: {plain(report.errors)}"
+        return Check(id=test_id, status=CheckStatus.EXCEPTION, evidence=words)
+    return Check(id=test_id, status=CheckStatus.NOT_RUN, evidence="it never reported")

@@ -49,7 +49,8 @@ class Function:
     def __getattr__(self, name: str) -> Any:
         check_name(name)
         host, target, own = self.__dict__["_tiltyard"]
-        return getattr(host.do("hold", target, own), name)
+        with host.collected():
+            return getattr(host.do("hold", target, own), name)
 
 
 class Object:
@@ -63,7 +64,8 @@ class Object:
     def __getattr__(self, name: str) -> Any:
         check_name(name)
         host, number, _ = self.__dict__["_tiltyard"]
-        return host.get(number, name)
+        with host.collected():
+            return host.get(number, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         check_name(name)

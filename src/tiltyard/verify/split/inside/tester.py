@@ -42,6 +42,7 @@ class Recorder:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         self.ids = [item.nodeid for item in items]
+        self.host.collecting = False
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:

@@ -5,7 +5,8 @@ A reply is hostile: it is decoded within bounds, and what is unexpected about it
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import codec
@@ -52,6 +53,7 @@ class Host:
         self.find = find
         self.exception = exception
         self.function = function
+        self.collecting = True
         self.inplace = False
         self.names: list[str] | None = None
         """What `import *` brings; None: to be asked for."""
@@ -82,6 +84,17 @@ class Host:
     def spoil(self, error: BaseException) -> BaseException:
         self.spoilt = self.spoilt or error
         return error
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """For an attribute that is looked up. While pytest collects tests, it looks up many of
+        everything that a test file imported: then a solution that is gone just has none."""
+        try:
+            yield
+        except SolutionGone:
+            if self.collecting:
+                raise AttributeError from None
+            raise
 
     def forged(self) -> BaseException:
         return self.spoil(SolutionGone("a reply outside the protocol"))
