@@ -95,7 +95,8 @@ class CompareOutput(StrEnum):
     LINES = "lines"
     """Line by line without white space at line ends and empty lines at the end."""
     TOKENS = "tokens"
-    """Word by word; words that are both numbers within the suite's tolerance."""
+    """Word by word; words that are both numbers within the suite's tolerance, two whole numbers
+    exactly. Not-a-number and infinity are words."""
     CHECKER = "checker"
     """The suite's checker program decides."""
 
@@ -115,7 +116,10 @@ class ProgramCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramSuite:
-    """Tests of a program by standard input and output, in any language."""
+    """Tests of a program by standard input and output, in any language.
+
+    Each case has the task's whole time limit, and a sandbox of its own.
+    """
 
     source: str
     """The file that a submission consists of, such as `solution.py` or `main.c`."""
@@ -129,8 +133,9 @@ class ProgramSuite:
     float_tolerance: float = 1e-9
     checker: str | None = None
     """Python source of a checker. It is run in a sandbox of its own, with the paths of input,
-    expected and given output as arguments; exit code 0 accepts, 1 refuses, and any other end is a
-    fault of the grader."""
+    expected and given output as arguments; exit code 0 accepts, 1 refuses, and any other end, an
+    exception that nobody caught too, is a fault of the grader. The output may be anything: refuse
+    what cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +195,7 @@ class Task:
     limits: Limits = field(default_factory=Limits)
     """Of the agent's own sandbox; verification runs under the verifier's."""
     time_limit_s: float = 5.0
-    """Wall time for all of one verification's calls together."""
+    """Wall time for all of one verification's calls together; of a program, for each case."""
     provenance: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     checks: Checks = field(default_factory=Checks)
     """What is measured beside the hidden suite."""

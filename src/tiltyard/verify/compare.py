@@ -30,7 +30,7 @@ def accepted(compare: Compare, expected: Value, got: Value, *, tolerance: float)
 def _same_in_any_order(
     expected: Sequence[Value], got: Sequence[Value], *, tolerance: float
 ) -> bool:
-    """Whether the members can be paired so that each pair is the same; exact likes are paired first."""
+    """Whether the members can be paired so that each pair is the same; exact likes first."""
     left = _without_exact(expected, got)
     right = _without_exact(got, expected)
     if len(left) != len(right):

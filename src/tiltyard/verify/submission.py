@@ -4,7 +4,7 @@ import fnmatch
 import sys
 from dataclasses import dataclass
 
-from tiltyard.core.task import PytestSuite, Submission, Task
+from tiltyard.core.task import ProgramSuite, PytestSuite, Submission, Task
 
 SOURCE_BYTES_MAX = 1024 * 1024
 _PROTECTED = (
@@ -33,7 +33,7 @@ def take(task: Task, submission: Submission) -> Taken:
     Anything else that a submission ships has no effect; what of it would have changed an ordinary
     test run is reported as tampering.
     """
-    wanted = f"{task.module}.py"
+    wanted = _wanted(task)
     tamper = tuple(sorted(_signs(task, submission)))
     source = submission.files.get(wanted, b"")
     if wanted in submission.links:
@@ -47,6 +47,10 @@ def take(task: Task, submission: Submission) -> Taken:
     return Taken(source=b"", problem=problem, tamper=tamper)
 
 
+def _wanted(task: Task) -> str:
+    return task.hidden.source if isinstance(task.hidden, ProgramSuite) else f"{task.module}.py"
+
+
 def _signs(task: Task, submission: Submission) -> set[str]:
     signs = {f"ships a link: {path}" for path in submission.links}
     tests = task.hidden.files.keys() if isinstance(task.hidden, PytestSuite) else frozenset[str]()
@@ -58,6 +62,6 @@ def _signs(task: Task, submission: Submission) -> set[str]:
             signs.add(f"ships a file that configures test runs: {path}")
         elif name in tests:
             signs.add(f"ships a file of the tests' name: {path}")
-        elif path != f"{task.module}.py" and top in _RUNNERS | sys.stdlib_module_names - _HARMLESS:
+        elif path != _wanted(task) and top in _RUNNERS | sys.stdlib_module_names - _HARMLESS:
             signs.add(f"ships a module that hides an installed one: {path}")
     return signs

@@ -16,7 +16,7 @@ from typing import Self
 
 from tiltyard.core.errors import GraderError
 from tiltyard.core.execution import SandboxSpec
-from tiltyard.core.task import CallSuite, PytestSuite, Submission, Task
+from tiltyard.core.task import CallSuite, ProgramSuite, PytestSuite, Submission, Task
 from tiltyard.core.verdict import Assurance, Check, CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
@@ -24,6 +24,7 @@ from tiltyard.verify.found import Found
 from tiltyard.verify.split.calls import EncodedSuites, judge_calls
 from tiltyard.verify.split.candidate import Candidate
 from tiltyard.verify.split.inside import codec
+from tiltyard.verify.split.programs import Programs
 from tiltyard.verify.split.pytests import FileReport, checks_of, run_file, test_files
 from tiltyard.verify.submission import take
 
@@ -75,6 +76,9 @@ class SplitMode:
             spec=spec,
             cells_max=cells_max,
         )
+        self._programs = Programs(
+            provider, spec=spec, python=interpreter.python, sandboxes_max=cells_max
+        )
         self._expected: dict[str, Checked] = {}
         self._expecting: dict[str, asyncio.Lock] = {}
         self._encoded = EncodedSuites()
@@ -91,12 +95,13 @@ class SplitMode:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._programs.destroy()
         await self._opened.__aexit__(kind, error, trace)
 
     @property
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
-        return self._candidates.cells + self._testers.cells
+        return self._candidates.cells + self._testers.cells + self._programs.sandboxes
 
     async def judge(self, task: Task, submission: Submission) -> Found:
         """Runs the hidden suite. Raises `GraderError` or `SandboxError` when the fault is ours."""
@@ -108,6 +113,8 @@ class SplitMode:
                 checks, cpu_s = await self._by_calls(task, taken.source, task.hidden)
             elif isinstance(task.hidden, PytestSuite):
                 checks, cpu_s = await self._by_pytest(task, taken.source, task.hidden)
+            elif isinstance(task.hidden, ProgramSuite):
+                checks, cpu_s = await self._by_programs(task, taken.source, task.hidden)
             else:
                 raise GraderError(f"task {task.id} has no suite for split mode")
         except (codec.BadValueError, UnicodeError) as error:
@@ -148,6 +155,21 @@ class SplitMode:
             # Was it the values, or the tests? With the reference's values they must get through.
             await check()
         return checks_of(expected.ids, reports), cpu_s
+
+    async def _by_programs(
+        self, task: Task, source: bytes, suite: ProgramSuite
+    ) -> tuple[tuple[Check, ...], float]:
+        if not task.reference_checked:
+            check = partial(self._checked_programs, task, suite)
+            await self._checked(_programs_key(task, suite), check)
+        return await self._programs.judge(task, source, suite)
+
+    async def _checked_programs(self, task: Task, suite: ProgramSuite) -> Checked:
+        """Builds and runs the reference, and tries the checker. Raises `GraderError`."""
+        checks, _ = await self._programs.judge(task, task.reference.encode(), suite)
+        checked = Checked(ids=_passed_ids(task, checks))
+        await self._programs.try_checker(task, suite)
+        return checked
 
     async def _checked(self, key: str, check: CheckReference) -> Checked:
         """The tests there are, fixed with the reference, which must pass every one of them.
@@ -236,6 +258,20 @@ def _calls_key(task: Task, suite: CallSuite, requests: tuple[bytes, ...]) -> str
     )
     limits = f"{suite.float_tolerance!r} {task.time_limit_s!r}".encode()
     return _digest(task.module.encode(), task.reference.encode(), limits, *requests, *expected)
+
+
+def _programs_key(task: Task, suite: ProgramSuite) -> str:
+    said = (*suite.build, "", *suite.run, suite.source, suite.compare, suite.checker or "")
+    texts = (task.reference, f"{suite.float_tolerance!r} {task.time_limit_s!r}", *said)
+    cases = (
+        part
+        for case in suite.cases
+        for part in (
+            *(case.stdin, case.expected, str(case.exit_code).encode()),
+            *(each.encode() for each in (*case.arguments, case.id)),
+        )
+    )
+    return _digest(*(text.encode() for text in texts), *cases)
 
 
 def _suite_key(task: Task, suite: PytestSuite) -> str:
