@@ -6,6 +6,7 @@ sandbox is tried once more in a new one, and the verdict says so; a second loss 
 fault without a reward.
 """
 
+import secrets
 import time
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -22,7 +23,7 @@ from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.found import Found
 from tiltyard.verify.split.mode import SplitMode
 
-VERSION = "split-1"
+VERSION = "split-2"
 TRIES = 2
 TIME_LIMIT_S_MAX = 3600.0
 
@@ -59,9 +60,10 @@ class Verifier:
     async def verify(self, task: Task, submission: Submission) -> Verdict:
         """Judges a submission. Raises only when cancelled."""
         started = time.monotonic()
+        seed = secrets.randbits(48)  # the same for a second try: a loss is no new draw
         for attempt in range(1, TRIES + 1):
             try:
-                return _verdict(await self._judge(task, submission), attempt, started)
+                return _verdict(await self._judge(task, submission, seed=seed), attempt, started)
             except GraderError as error:
                 return _fault(Outcome.GRADER_FAULT, error, started)
             except SandboxError as error:
@@ -71,13 +73,13 @@ class Verifier:
                 lost = error
         return _fault(Outcome.INFRA_FAULT, lost, started)
 
-    async def _judge(self, task: Task, submission: Submission) -> Found:
+    async def _judge(self, task: Task, submission: Submission, *, seed: int) -> Found:
         if not 0 < task.time_limit_s <= TIME_LIMIT_S_MAX:
             raise GraderError(
                 f"task {task.id} has a time limit of {task.time_limit_s} s.",
                 fix=f"give it one of at most {TIME_LIMIT_S_MAX:.0f} s.",
             )
-        return await self._split.judge(task, submission)
+        return await self._split.judge(task, submission, seed=seed)
 
 
 def _verdict(found: Found, attempt: int, started: float) -> Verdict:
@@ -89,6 +91,7 @@ def _verdict(found: Found, attempt: int, started: float) -> Verdict:
         components=found.components,
         detail=found.problem or again,
         assurance=found.assurance,
+        provenance=found.provenance,
         verifier=VERSION,
         wall_s=time.monotonic() - started,
         cpu_s=found.cpu_s,
