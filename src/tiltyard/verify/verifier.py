@@ -6,10 +6,11 @@ sandbox is tried once more in a new one, and the verdict says so; a second loss 
 fault without a reward.
 """
 
+import secrets
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 import structlog
@@ -28,7 +29,7 @@ from tiltyard.verify.split.mode import SplitMode
 from tiltyard.verify.state.observe import StateChecks
 from tiltyard.verify.submission import reference_of, whole_problem
 
-VERSION = "split-1"
+VERSION = "split-2"
 TRIES = 2
 TIME_LIMIT_S_MAX = 3600.0
 
@@ -77,9 +78,10 @@ class Verifier:
     async def verify(self, task: Task, submission: Submission) -> Verdict:
         """Judges a submission. Raises only when cancelled."""
         started = time.monotonic()
+        seed = secrets.randbits(48)  # the same for a second try: a loss is no new draw
         for attempt in range(1, TRIES + 1):
             try:
-                found = await self._judge(task, submission)
+                found = await self._judge(task, submission, seed=seed)
                 return _verdict(found, self._provenance(task), attempt, started)
             except GraderError as error:
                 return self._fault(Outcome.GRADER_FAULT, task, error, started)
@@ -127,7 +129,7 @@ class Verifier:
             wall_s=time.monotonic() - started,
         )
 
-    async def _judge(self, task: Task, submission: Submission) -> Found:
+    async def _judge(self, task: Task, submission: Submission, *, seed: int) -> Found:
         if not 0 < task.time_limit_s <= TIME_LIMIT_S_MAX:
             raise UnsoundTask(
                 f"task {task.id} has a time limit of {task.time_limit_s} s.",
@@ -137,7 +139,7 @@ class Verifier:
             return Found(problem=problem, tamper=(problem,))
         if isinstance(task.hidden, ScriptSuite):
             return await self._script.judge(task, submission)
-        return await self._split.judge(task, submission)
+        return await self._split.judge(task, submission, seed=seed)
 
 
 def _verdict(found: Found, provenance: Mapping[str, str], attempt: int, started: float) -> Verdict:
@@ -149,7 +151,7 @@ def _verdict(found: Found, provenance: Mapping[str, str], attempt: int, started:
         components=found.components,
         detail=found.problem or again,
         assurance=found.assurance,
-        provenance=provenance,
+        provenance=MappingProxyType({**provenance, **found.provenance}),
         verifier=VERSION,
         wall_s=time.monotonic() - started,
         cpu_s=found.cpu_s,
