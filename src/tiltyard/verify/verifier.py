@@ -151,7 +151,7 @@ def _verdict(found: Found, provenance: Mapping[str, str], attempt: int, started:
         components=found.components,
         detail=found.problem or again,
         assurance=found.assurance,
-        provenance=MappingProxyType({**provenance, **found.provenance}),
+        provenance=MappingProxyType({**found.provenance, **provenance}),
         verifier=VERSION,
         wall_s=time.monotonic() - started,
         cpu_s=found.cpu_s,
