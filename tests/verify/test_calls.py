@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tiltyard.core.execution import MIB
-from tiltyard.core.task import CallCase, CallSuite, MethodCall
+from tiltyard.core.task import CallCase, CallSuite, Compare, MethodCall
 from tiltyard.core.verdict import CheckStatus
 from tiltyard.verify.verifier import Verifier
 from verify.tasks import answer, task, value_of
@@ -97,3 +97,28 @@ async def test_what_must_be_raised(verifier: Verifier) -> None:
     }.items():
         verdict = await verifier.verify(task(suite), answer(source))
         assert verdict.all_passed == passed, source
+
+
+async def test_comparisons_and_weights_of_cases(verifier: Verifier) -> None:
+    suite = CallSuite(
+        cases=(
+            CallCase(
+                id="set",
+                target="f",
+                args=([1, 2],),
+                expected=[1, 2],
+                compare=Compare.UNORDERED,
+                weight=3.0,
+            ),
+            CallCase(id="one", target="f", args=([3],), expected=[[3], []], compare=Compare.ANY_OF),
+        )
+    )
+    for source, passed, score in (
+        ("def f(x):\n    return x[::-1]\n", 2, 1.0),
+        ("def f(x):\n    return sorted(x) if len(x) > 1 else None\n", 1, 0.75),
+        ("def f(x):\n    return [] if len(x) == 1 else set(x)\n", 1, 0.25),
+        ("import os; os._exit(1)", 0, 0.0),
+    ):
+        verdict = await verifier.verify(task(suite), answer(source))
+        assert [check.weight for check in verdict.checks] == [3.0, 1.0]
+        assert (verdict.passed, verdict.score) == (passed, score), verdict.checks

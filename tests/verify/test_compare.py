@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from tiltyard.verify.compare import same
+from tiltyard.core.task import Compare
+from tiltyard.verify.compare import PAIRED_MAX, accepted, same
 from tiltyard.verify.evidence import SHOWN_CHARACTERS_MAX, plain, shown
 from tiltyard.verify.split.inside import codec
 from verify.values import VALUES, described
@@ -129,3 +130,69 @@ def test_ordinary_words_stay_as_they_are() -> None:
     assert plain("list index out of range: café 😀") == "list index out of range: café 😀"
     assert plain("a\x1b[31mb\n\ud800\x00") == "a\\x1b[31mb\\n\\ud800\\x00"
     assert plain("x" * 301) == "x" * 300 + "..."
+
+
+def unordered(expected: Any, got: Any, *, tolerance: float = 1e-9) -> bool:
+    return accepted(Compare.UNORDERED, expected, got, tolerance=tolerance)
+
+
+@given(members=st.lists(VALUES, max_size=6), seed=st.randoms())
+@pytest.mark.slow
+def test_any_order_is_accepted(members: list[Any], seed: Any) -> None:
+    mixed = list(members)
+    seed.shuffle(mixed)
+    assert unordered(members, mixed)
+    assert unordered(tuple(members), tuple(mixed))
+    assert not unordered(members, tuple(mixed))
+    assert not unordered(members, [*mixed, None])
+    if members:
+        assert not unordered(members, mixed[1:])
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "right"),
+    [
+        ([1, 2, 2], [2, 1, 2], True),
+        ([1, 2, 2], [2, 1, 1], False),
+        ([1, 2], [1.0, 2], False),
+        ([1, 0], [True, 0], False),
+        ([[1, 2], [3]], [[3], [1, 2]], True),
+        ([[1, 2], [3]], [[3], [2, 1]], False),
+        ([0.1 + 0.2, 1.0], [1.0, 0.3], True),
+        ([float("nan"), 1.0], [1.0, float("nan")], True),
+        ([float("nan"), 1.0], [1.0, 1.0], False),
+        ([0.0, -0.0], [-0.0, -0.0], True),
+        ([{"a": 0.3}, {"a": 2}], [{"a": 2}, {"a": 0.1 + 0.2}], True),
+        ({1, 2}, {2, 1}, True),
+        ([1], 1, False),
+        (3, 3, True),
+    ],
+)
+def test_members_in_any_order(expected: Any, got: Any, right: bool) -> None:
+    assert unordered(expected, got) == right
+
+
+def test_a_greedy_choice_does_not_decide() -> None:
+    """0.91 is near to both: paired with 0.0 it leaves one for 1.8."""
+    assert unordered([[1.8], [0.91]], [[0.9], [0.0]], tolerance=0.95)
+    assert unordered([(2.0, 1), (1.0, 1), (3.0, 1)], [(3.9, 1), (2.9, 1), (1.9, 1)], tolerance=0.95)
+    assert not unordered([[0.0], [0.5], [5.0]], [[0.2], [4.9], [5.1]], tolerance=0.3)
+
+
+def test_many_members_cost_little() -> None:
+    prime = (1 << 61) - 1
+    many = [n * prime for n in range(30_000)]
+    assert unordered(many, many[::-1])
+    floats = [n / 7 for n in range(30_000)]
+    assert unordered(floats, [each + 1e-13 for each in reversed(floats)])
+    wrong = [each + 0.01 for each in floats]
+    assert not unordered(floats, wrong)
+    assert len(floats) > PAIRED_MAX
+
+
+def test_one_of_several() -> None:
+    for compare, right in ((Compare.ANY_OF, True), (Compare.EXACT, False)):
+        assert accepted(compare, [1, [2.0]], [2.0 + 1e-12], tolerance=1e-9) == right
+    assert not accepted(Compare.ANY_OF, [1, 2], [1, 2], tolerance=0)
+    assert not accepted(Compare.ANY_OF, [1, 2], "1", tolerance=0)
+    assert not accepted(Compare.ANY_OF, [], [], tolerance=0)

@@ -34,11 +34,13 @@ class Compare(StrEnum):
     """What of a value has to be as expected."""
 
     EXACT = "exact"
-    """Equal throughout, types included; floats within the suite's tolerance."""
+    """Equal throughout, types included; floats within the suite's tolerance. Not-a-number equals
+    not-a-number and nothing else, an infinity only itself, and the two zeros each other."""
     UNORDERED = "unordered"
-    """A list or tuple with the same members, as often, in any order."""
+    """A list or tuple with the same members, as often, in any order; in the members, order counts.
+    Any other value as `EXACT`."""
     ANY_OF = "any_of"
-    """Equal to one of the members of the expected list."""
+    """`EXACT` to one of the members of the expected list or tuple."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,10 @@ class PytestSuite:
     """
 
     files: Mapping[str, str]
+    inplace: bool = False
+    """True: what the solution does to a list, dict, set or bytearray that it was given, it does to
+    the test's own as well. Needed to test functions that work in place, and a risk otherwise: a
+    solution that empties `xs` makes a later `sorted(xs)` of the test agree with it."""
 
 
 class CompareOutput(StrEnum):
@@ -89,7 +95,8 @@ class CompareOutput(StrEnum):
     LINES = "lines"
     """Line by line without white space at line ends and empty lines at the end."""
     TOKENS = "tokens"
-    """Word by word; words that are both numbers within the suite's tolerance."""
+    """Word by word; words that are both numbers within the suite's tolerance, two whole numbers
+    exactly. Not-a-number and infinity are words."""
     CHECKER = "checker"
     """The suite's checker program decides."""
 
@@ -109,7 +116,10 @@ class ProgramCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramSuite:
-    """Tests of a program by standard input and output, in any language."""
+    """Tests of a program by standard input and output, in any language.
+
+    Each case has the task's whole time limit, and a sandbox of its own.
+    """
 
     source: str
     """The file that a submission consists of, such as `solution.py` or `main.c`."""
@@ -123,8 +133,9 @@ class ProgramSuite:
     float_tolerance: float = 1e-9
     checker: str | None = None
     """Python source of a checker. It is run in a sandbox of its own, with the paths of input,
-    expected and given output as arguments; exit code 0 accepts, 1 refuses, and any other end is a
-    fault of the grader."""
+    expected and given output as arguments; exit code 0 accepts, 1 refuses, and any other end, an
+    exception that nobody caught too, is a fault of the grader. The output may be anything: refuse
+    what cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +195,7 @@ class Task:
     limits: Limits = field(default_factory=Limits)
     """Of the agent's own sandbox; verification runs under the verifier's."""
     time_limit_s: float = 5.0
-    """Wall time for all of one verification's calls together."""
+    """Wall time for all of one verification's calls together; of a program, for each case."""
     provenance: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     checks: Checks = field(default_factory=Checks)
     """What is measured beside the hidden suite."""

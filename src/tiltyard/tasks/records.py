@@ -24,7 +24,16 @@ from pydantic import (
 
 from tiltyard.core.execution import Limits
 from tiltyard.core.ids import TaskId
-from tiltyard.core.task import CallCase, CallSuite, MethodCall, PytestSuite, Split, Suite, Task
+from tiltyard.core.task import (
+    CallCase,
+    CallSuite,
+    Compare,
+    MethodCall,
+    PytestSuite,
+    Split,
+    Suite,
+    Task,
+)
 from tiltyard.core.values import Value
 from tiltyard.tasks.literals import LiteralError, read_literal, write_literal
 
@@ -103,11 +112,17 @@ class CaseRecord(_Record):
     expected: _LiteralText | None = None
     raises: Annotated[str, AfterValidator(_exception)] | None = None
     arguments_kept: bool = False
+    compare: Literal["exact", "unordered", "any_of"] = "exact"
+    weight: float = Field(default=1.0, gt=0.0, le=1e6)
 
     @model_validator(mode="after")
     def _expects_one_thing(self) -> "CaseRecord":
         if (self.expected is None) == (self.raises is None):
             raise ValueError("needs exactly one of 'expected' and 'raises'")
+        if self.compare != "exact" and (
+            self.expected is None or type(read_literal(self.expected)) not in {list, tuple}
+        ):
+            raise ValueError(f"compares as {self.compare!r}, so 'expected' must be a list or tuple")
         return self
 
     def case(self) -> CallCase:
@@ -119,6 +134,8 @@ class CaseRecord(_Record):
             expected=None if self.expected is None else read_literal(self.expected),
             raises=self.raises,
             arguments_kept=self.arguments_kept,
+            compare=Compare(self.compare),
+            weight=self.weight,
         )
 
 
@@ -147,6 +164,7 @@ class PytestSuiteRecord(_Record):
     """A `PytestSuite`: sources by file name."""
 
     tests: dict[str, _Source] = Field(min_length=1, max_length=FILES_MAX)
+    inplace: bool = False
 
     @model_validator(mode="after")
     def _named_as_tests(self) -> "PytestSuiteRecord":
@@ -160,7 +178,7 @@ class PytestSuiteRecord(_Record):
         return self
 
     def suite(self) -> PytestSuite:
-        return PytestSuite(files=MappingProxyType(dict(self.tests)))
+        return PytestSuite(files=MappingProxyType(dict(self.tests)), inplace=self.inplace)
 
 
 class LimitsRecord(_Record):
@@ -257,7 +275,7 @@ def _suite_record(suite: Suite) -> CallSuiteRecord | PytestSuiteRecord:
         case CallSuite():
             return _calls_record(suite)
         case PytestSuite():
-            return PytestSuiteRecord(tests=dict(suite.files))
+            return PytestSuiteRecord(tests=dict(suite.files), inplace=suite.inplace)
         case _:
             raise LiteralError("(its hidden suite) needs a task directory")
 
@@ -277,6 +295,8 @@ def _case_record(case: CallCase) -> CaseRecord:
         expected=write_literal(case.expected) if case.raises is None else None,
         raises=case.raises,
         arguments_kept=case.arguments_kept,
+        compare=case.compare.value,
+        weight=case.weight,
     )
 
 

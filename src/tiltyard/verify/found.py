@@ -1,6 +1,8 @@
 """What a mode found of a submission, before the front makes a verdict of it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from tiltyard.core.verdict import Assurance, Check, Component
 
@@ -18,3 +20,5 @@ class Found:
     """Measures beside the checks, such as a script's own number."""
     assurance: Assurance | None = None
     cpu_s: float = 0.0
+    provenance: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """What it depends on, such as `suite` (a digest) and `seed` (of fresh inputs)."""

@@ -6,6 +6,7 @@ sandbox is tried once more in a new one, and the verdict says so; a second loss 
 fault without a reward.
 """
 
+import secrets
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -30,7 +31,7 @@ from tiltyard.verify.state.observe import StateChecks
 from tiltyard.verify.static.checks import StaticChecks, tool_versions
 from tiltyard.verify.submission import reference_of, whole_problem
 
-VERSIONS = MappingProxyType({"split": "split-1", "overlay": "overlay-1", "script": "script-1"})
+VERSIONS = MappingProxyType({"split": "split-2", "overlay": "overlay-1", "script": "script-1"})
 """Raised whenever a mode may find something else of the same submission."""
 TRIES = 2
 TIME_LIMIT_S_MAX = 3600.0
@@ -83,9 +84,10 @@ class Verifier:
     async def verify(self, task: Task, submission: Submission) -> Verdict:
         """Judges a submission. Raises only when cancelled."""
         started = time.monotonic()
+        seed = secrets.randbits(48)  # the same for a second try: a loss is no new draw
         for attempt in range(1, TRIES + 1):
             try:
-                found = await self._judge(task, submission)
+                found = await self._judge(task, submission, seed=seed)
                 measured = await self._static.measure(task, submission, found)
                 found = replace(found, components=(*found.components, *measured))
                 provenance = dict(self._provenance(task))
@@ -138,7 +140,7 @@ class Verifier:
             wall_s=time.monotonic() - started,
         )
 
-    async def _judge(self, task: Task, submission: Submission) -> Found:
+    async def _judge(self, task: Task, submission: Submission, *, seed: int) -> Found:
         if not 0 < task.time_limit_s <= TIME_LIMIT_S_MAX:
             raise UnsoundTask(
                 f"task {task.id} has a time limit of {task.time_limit_s} s.",
@@ -148,7 +150,7 @@ class Verifier:
             return Found(problem=problem, tamper=(problem,))
         if isinstance(task.hidden, ScriptSuite):
             return await self._script.judge(task, submission)
-        return await self._split.judge(task, submission)
+        return await self._split.judge(task, submission, seed=seed)
 
 
 def _verdict(found: Found, provenance: Mapping[str, str], attempt: int, started: float) -> Verdict:
@@ -160,7 +162,7 @@ def _verdict(found: Found, provenance: Mapping[str, str], attempt: int, started:
         components=found.components,
         detail=found.problem or again,
         assurance=found.assurance,
-        provenance=provenance,
+        provenance=MappingProxyType({**found.provenance, **provenance}),
         verifier=VERSIONS[provenance["mode"]],
         wall_s=time.monotonic() - started,
         cpu_s=found.cpu_s,

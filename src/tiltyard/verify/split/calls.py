@@ -3,18 +3,29 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 
-from tiltyard.core.task import CallCase, CallSuite
+from tiltyard.core.task import CallCase, CallSuite, Compare
 from tiltyard.core.values import Value
 from tiltyard.core.verdict import Check, CheckStatus
-from tiltyard.verify.compare import same
+from tiltyard.verify.compare import accepted, same
 from tiltyard.verify.evidence import plain, shown
 from tiltyard.verify.split.candidate import Candidate, Gone, Reply, beside_the_loop, framed
+from tiltyard.verify.split.digests import of_calls
 
 SUITES_KEPT_MAX = 256
 SUITE_KEPT_BYTES_MAX = 256 * 1024
 """A larger suite is encoded anew each time; running it costs more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """A suite as it is sent."""
+
+    suite: CallSuite
+    requests: tuple[bytes, ...]
+    digest: str
 
 
 class EncodedSuites:
@@ -23,20 +34,26 @@ class EncodedSuites:
     def __init__(self) -> None:
         # By identity, because a suite's arguments are mutable and have no hash; holding the suite
         # keeps its identity from being another one's.
-        self._kept: OrderedDict[int, tuple[CallSuite, tuple[bytes, ...]]] = OrderedDict()
+        self._kept: OrderedDict[int, Encoded] = OrderedDict()
 
-    def requests_of(self, suite: CallSuite) -> tuple[bytes, ...]:
-        """Raises `codec.BadValueError` for a case whose arguments cannot cross."""
+    def of(self, suite: CallSuite) -> Encoded:
+        """Raises `codec.BadValueError` for a case whose values cannot cross."""
         kept = self._kept.get(id(suite))
         if kept is not None:
             self._kept.move_to_end(id(suite))
-            return kept[1]
-        requests = tuple(map(framed, _requests(suite)))
+            return kept
+        requests = requests_of(suite)
+        made = Encoded(suite=suite, requests=requests, digest=of_calls(suite, requests))
         if sum(map(len, requests)) <= SUITE_KEPT_BYTES_MAX:
-            self._kept[id(suite)] = (suite, requests)
+            self._kept[id(suite)] = made
             if len(self._kept) > SUITES_KEPT_MAX:
                 self._kept.popitem(last=False)
-        return requests
+        return made
+
+
+def requests_of(suite: CallSuite) -> tuple[bytes, ...]:
+    """All calls of a suite, framed. Raises `codec.BadValueError` where arguments cannot cross."""
+    return tuple(map(framed, _requests(suite)))
 
 
 async def judge_calls(
@@ -87,14 +104,16 @@ def _not_run(cases: tuple[CallCase, ...], status: CheckStatus, why: str) -> tupl
     """The first of the cases met the end; those after it never ran."""
     if not cases:
         return ()
-    met = Check(id=cases[0].id, status=status, evidence=why)
-    rest = (Check(id=case.id, status=CheckStatus.NOT_RUN, evidence=why) for case in cases[1:])
-    return (met, *rest)
+    statuses = (status, *(CheckStatus.NOT_RUN for _ in cases[1:]))
+    return tuple(
+        Check(id=case.id, status=each, evidence=why, weight=case.weight)
+        for case, each in zip(cases, statuses, strict=True)
+    )
 
 
 def _check(case: CallCase, replies: list[Reply], *, tolerance: float) -> Check:
     status, evidence = _judge(case, replies, tolerance=tolerance)
-    return Check(id=case.id, status=status, evidence=evidence)
+    return Check(id=case.id, status=status, evidence=evidence, weight=case.weight)
 
 
 def _judge(case: CallCase, replies: list[Reply], *, tolerance: float) -> tuple[CheckStatus, str]:
@@ -128,8 +147,9 @@ def _judge_values(
         return CheckStatus.BAD_VALUE_TYPE, f"{_called(case)}: a reply outside the protocol"
     values = [reply.rest[0] for reply in answers]
     got: Value = values if case.then else values[0]
-    if not same(case.expected, got, tolerance=tolerance):
-        expected = shown(case.expected)
+    if not accepted(case.compare, case.expected, got, tolerance=tolerance):
+        how = {Compare.UNORDERED: " in any order", Compare.ANY_OF: ", one of them"}
+        expected = f"{shown(case.expected)}{how.get(case.compare, '')}"
         return CheckStatus.WRONG_ANSWER, f"{_called(case)} gave {shown(got)}, expected {expected}"
     arguments = replies[0].rest[1]
     if case.arguments_kept and not same(case.args, _tuple(arguments), tolerance=tolerance):

@@ -5,39 +5,57 @@ A submission is judged by `SplitMode.judge`; what is a fault of ours is raised, 
 """
 
 import asyncio
-import hashlib
+import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import resources
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
+from tiltyard.core.checks import Inputs
 from tiltyard.core.errors import GraderError, UnsoundTask
 from tiltyard.core.execution import SandboxSpec
-from tiltyard.core.task import CallSuite, PytestSuite, Submission, Task
+from tiltyard.core.task import CallSuite, Compare, ProgramSuite, PytestSuite, Submission, Task
 from tiltyard.core.verdict import Assurance, Check, CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
 from tiltyard.verify.found import Found
-from tiltyard.verify.split.calls import EncodedSuites, judge_calls
+from tiltyard.verify.split.calls import EncodedSuites, judge_calls, requests_of
 from tiltyard.verify.split.candidate import Candidate
+from tiltyard.verify.split.digests import of_programs, of_tests, with_reference
+from tiltyard.verify.split.fresh import FRESH_CASES_MAX, expected_by, generated
 from tiltyard.verify.split.inside import codec
+from tiltyard.verify.split.programs import Programs
 from tiltyard.verify.split.pytests import FileReport, checks_of, run_file, test_files
 from tiltyard.verify.submission import take
 
 TESTER_EXTRA_S = 3.0
+PROXIES = ("wire.py", "errors.py", "proxies.py")
+"""What a tester is made of beside its own file."""
 SUITES_KEPT_MAX = 1_000
 """Test ids are kept for the suites seen last; those of an older one are found again."""
 
-CheckReference = Callable[[], Awaitable[tuple[str, ...]]]
-"""Returns the ids of a task's tests when its reference passes all; raises `GraderError`."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What is fixed with the reference, which passes everything."""
+
+    ids: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    """What `from solution import *` brings."""
 
 
-def _program(main: str) -> ZygoteProgram:
+CheckReference = Callable[[], Awaitable[Checked]]
+"""Runs a task's reference; raises `GraderError` when it does not pass."""
+
+
+def program(main: str) -> ZygoteProgram:
+    """What runs inside: `candidate.py` with a solution or `tester.py` with its tests."""
     inside = resources.files(__package__) / "inside"
-    files = {name: (inside / name).read_text() for name in ("codec.py", main)}
-    return ZygoteProgram(files=files, main=main)
+    names = ("codec.py", *(PROXIES if main == "tester.py" else ()), main)
+    return ZygoteProgram(files={name: (inside / name).read_text() for name in names}, main=main)
 
 
 class SplitMode:
@@ -47,21 +65,24 @@ class SplitMode:
         self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec, cells_max: int = 4
     ) -> None:
         """`spec` is what candidates and testers run under; `cells_max` bounds each kind."""
-        self._candidates = ZygoteCells(
-            provider,
-            interpreter=interpreter,
-            program=_program("candidate.py"),
-            spec=spec,
-            cells_max=cells_max,
+
+        def cells(main: str) -> ZygoteCells:
+            return ZygoteCells(
+                provider,
+                interpreter=interpreter,
+                program=program(main),
+                spec=spec,
+                cells_max=cells_max,
+            )
+
+        self._candidates = cells("candidate.py")
+        self._testers = cells("tester.py")
+        # The candidate's program, in sandboxes that no solution enters.
+        self._generators = cells("candidate.py")
+        self._programs = Programs(
+            provider, spec=spec, python=interpreter.python, sandboxes_max=cells_max
         )
-        self._testers = ZygoteCells(
-            provider,
-            interpreter=interpreter,
-            program=_program("tester.py"),
-            spec=spec,
-            cells_max=cells_max,
-        )
-        self._expected: dict[str, tuple[str, ...]] = {}
+        self._expected: dict[str, Checked] = {}
         self._expecting: dict[str, asyncio.Lock] = {}
         self._encoded = EncodedSuites()
         self._opened = AsyncExitStack()
@@ -69,6 +90,7 @@ class SplitMode:
     async def __aenter__(self) -> Self:
         await self._opened.enter_async_context(self._candidates)
         await self._opened.enter_async_context(self._testers)
+        await self._opened.enter_async_context(self._generators)
         return self
 
     async def __aexit__(
@@ -77,41 +99,88 @@ class SplitMode:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._programs.destroy()
         await self._opened.__aexit__(kind, error, trace)
 
     @property
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
-        return self._candidates.cells + self._testers.cells
+        cells = (self._candidates, self._testers, self._generators)
+        return sum(each.cells for each in cells) + self._programs.sandboxes
 
-    async def judge(self, task: Task, submission: Submission) -> Found:
-        """Runs the hidden suite. Raises `GraderError` or `SandboxError` when the fault is ours."""
+    async def judge(self, task: Task, submission: Submission, *, seed: int | None = None) -> Found:
+        """Runs the hidden suite, and what the task's generator makes of `seed`: None draws one.
+
+        Raises `GraderError` or `SandboxError` when the fault is ours.
+        """
         taken = take(task, submission)
         if taken.problem:
             return Found(problem=taken.problem, tamper=taken.tamper)
+        provenance: dict[str, str] = {}
         try:
             if isinstance(task.hidden, CallSuite):
-                checks, cpu_s = await self._by_calls(task, taken.source, task.hidden)
+                checks, cpu_s, suite = await self._by_calls(task, taken.source, task.hidden)
             elif isinstance(task.hidden, PytestSuite):
-                checks, cpu_s = await self._by_pytest(task, taken.source, task.hidden)
+                checks, cpu_s, suite = await self._by_pytest(task, taken.source, task.hidden)
+            elif isinstance(task.hidden, ProgramSuite):
+                checks, cpu_s, suite = await self._by_programs(task, taken.source, task.hidden)
             else:
                 raise GraderError(f"task {task.id} has no suite for split mode")
+            provenance["suite"] = suite
+            if task.checks.inputs is not None and task.checks.inputs.fresh_cases > 0:
+                drawn = secrets.randbits(48) if seed is None else seed
+                provenance["seed"] = str(drawn)
+                more, more_s = await self._by_fresh(
+                    task, taken.source, task.checks.inputs, seed=drawn
+                )
+                checks, cpu_s = (*checks, *more), cpu_s + more_s
         except (codec.BadValueError, UnicodeError) as error:
             raise UnsoundTask(
                 f"task {task.id}: a value of its tests cannot cross: {error}"
             ) from None
-        return Found(checks=checks, tamper=taken.tamper, cpu_s=cpu_s, assurance=Assurance.SEPARATE)
+        return Found(
+            checks=checks,
+            tamper=taken.tamper,
+            cpu_s=cpu_s,
+            assurance=Assurance.SEPARATE,
+            provenance=MappingProxyType(provenance),
+        )
 
     async def _by_calls(
         self, task: Task, source: bytes, suite: CallSuite
-    ) -> tuple[tuple[Check, ...], float]:
+    ) -> tuple[tuple[Check, ...], float, str]:
         if not suite.cases:
             raise UnsoundTask(f"task {task.id} has no tests.", fix="give it at least one case.")
-        requests = self._encoded.requests_of(suite)
+        for case in suite.cases:
+            if case.compare is Compare.ANY_OF and not isinstance(case.expected, (list, tuple)):
+                raise UnsoundTask(f"task {task.id}: case {case.id} needs a list to be any of")
+        encoded = self._encoded.of(suite)
         if not task.reference_checked:
-            key = _calls_key(task, suite, requests)
-            await self._expected_ids(key, partial(self._checked_calls, task, suite, requests))
-        return await self._run_calls(task, source, suite, requests)
+            key = with_reference(task, encoded.digest)
+            await self._checked(key, partial(self._checked_calls, task, suite, encoded.requests))
+        checks, cpu_s = await self._run_calls(task, source, suite, encoded.requests)
+        return checks, cpu_s, encoded.digest
+
+    async def _by_fresh(
+        self, task: Task, source: bytes, inputs: Inputs, *, seed: int
+    ) -> tuple[tuple[Check, ...], float]:
+        """Three runs that know nothing of each other: generator, reference, solution."""
+        if isinstance(task.hidden, ProgramSuite) or inputs.fresh_cases > FRESH_CASES_MAX:
+            raise UnsoundTask(
+                f"task {task.id} cannot have {inputs.fresh_cases} fresh inputs.",
+                fix=f"at most {FRESH_CASES_MAX}, for functions.",
+            )
+        async with self._generators.run(wall_s=task.time_limit_s + TESTER_EXTRA_S) as run:
+            tester = Candidate(run, deadline_s=task.time_limit_s + TESTER_EXTRA_S)
+            arguments = await generated(tester, task, inputs, seed=seed)
+        async with self._candidates.run(wall_s=task.time_limit_s) as run:
+            reference = Candidate(run, deadline_s=task.time_limit_s)
+            suite = await expected_by(reference, task, inputs, arguments, seed=seed)
+        checks, cpu_s = await self._run_calls(task, source, suite, requests_of(suite))
+        return tuple(
+            replace(check, evidence=f"seed {seed}: {check.evidence}".removesuffix(": "))
+            for check in checks
+        ), cpu_s
 
     async def _run_calls(
         self, task: Task, source: bytes, suite: CallSuite, requests: tuple[bytes, ...]
@@ -126,16 +195,34 @@ class SplitMode:
 
     async def _by_pytest(
         self, task: Task, source: bytes, suite: PytestSuite
-    ) -> tuple[tuple[Check, ...], float]:
+    ) -> tuple[tuple[Check, ...], float, str]:
         check = partial(self._checked_tests, task, suite)
-        expected = await self._expected_ids(_suite_key(task, suite), check)
-        reports, cpu_s = await self._pytest_reports(task, source, suite)
+        digest = of_tests(suite)
+        expected = await self._checked(with_reference(task, digest), check)
+        reports, cpu_s = await self._pytest_reports(task, source, suite, expected.names)
         if any(report.cut for report in reports):
             # Was it the values, or the tests? With the reference's values they must get through.
             await check()
-        return checks_of(expected, reports), cpu_s
+        return checks_of(expected.ids, reports), cpu_s, digest
 
-    async def _expected_ids(self, key: str, check: CheckReference) -> tuple[str, ...]:
+    async def _by_programs(
+        self, task: Task, source: bytes, suite: ProgramSuite
+    ) -> tuple[tuple[Check, ...], float, str]:
+        digest = of_programs(suite)
+        if not task.reference_checked:
+            check = partial(self._checked_programs, task, suite)
+            await self._checked(with_reference(task, digest), check)
+        checks, cpu_s = await self._programs.judge(task, source, suite)
+        return checks, cpu_s, digest
+
+    async def _checked_programs(self, task: Task, suite: ProgramSuite) -> Checked:
+        """Builds and runs the reference, and tries the checker. Raises `GraderError`."""
+        checks, _ = await self._programs.judge(task, task.reference.encode(), suite)
+        checked = Checked(ids=_passed_ids(task, checks))
+        await self._programs.try_checker(task, suite)
+        return checked
+
+    async def _checked(self, key: str, check: CheckReference) -> Checked:
         """The tests there are, fixed with the reference, which must pass every one of them.
 
         That it passes is remembered; that it fails is not, because on a machine that is starved of
@@ -152,18 +239,19 @@ class SplitMode:
 
     async def _checked_calls(
         self, task: Task, suite: CallSuite, requests: tuple[bytes, ...]
-    ) -> tuple[str, ...]:
-        """Makes the calls of the reference; returns the cases' ids. Raises `GraderError`."""
+    ) -> Checked:
+        """Makes the calls of the reference. Raises `GraderError`."""
         checks, _ = await self._run_calls(task, task.reference.encode(), suite, requests)
-        return _passed_ids(task, checks)
+        return Checked(ids=_passed_ids(task, checks))
 
-    async def _checked_tests(self, task: Task, suite: PytestSuite) -> tuple[str, ...]:
-        """Runs the tests on the reference; returns their ids. Raises `GraderError`."""
-        reports, _ = await self._pytest_reports(task, task.reference.encode(), suite)
-        return _checked_ids(task, reports)
+    async def _checked_tests(self, task: Task, suite: PytestSuite) -> Checked:
+        """Runs the tests on the reference. Raises `GraderError`."""
+        reports, _ = await self._pytest_reports(task, task.reference.encode(), suite, None)
+        names = next((report.names for report in reports if report.names is not None), ())
+        return Checked(ids=_checked_ids(task, reports), names=names)
 
     async def _pytest_reports(
-        self, task: Task, source: bytes, suite: PytestSuite
+        self, task: Task, source: bytes, suite: PytestSuite, names: tuple[str, ...] | None
     ) -> tuple[tuple[FileReport, ...], float]:
         reports: list[FileReport] = []
         cpu_s = 0.0
@@ -181,6 +269,7 @@ class SplitMode:
                     source=source,
                     file=file,
                     suite=suite,
+                    names=names,
                     deadline_s=tester_s,
                 )
                 reports.append(report)
@@ -210,24 +299,3 @@ def _passed_ids(task: Task, checks: tuple[Check, ...]) -> tuple[str, ...]:
             f"first {first.id} ({first.status}): {first.evidence}"
         )
     return tuple(check.id for check in checks)
-
-
-def _calls_key(task: Task, suite: CallSuite, requests: tuple[bytes, ...]) -> str:
-    """Of all that decides how the reference does."""
-    expected = (
-        codec.encode((case.expected, case.raises, case.arguments_kept)) for case in suite.cases
-    )
-    limits = f"{suite.float_tolerance!r} {task.time_limit_s!r}".encode()
-    return _digest(task.module.encode(), task.reference.encode(), limits, *requests, *expected)
-
-
-def _suite_key(task: Task, suite: PytestSuite) -> str:
-    texts = (text for item in sorted(suite.files.items()) for text in item)
-    return _digest(*(text.encode() for text in (task.module, task.reference, *texts)))
-
-
-def _digest(*parts: bytes) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()

@@ -33,6 +33,8 @@ from tiltyard.verify.split.candidate import (
 from tiltyard.verify.split.inside import codec
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+REQUESTS_MAX = 100_000
+"""Of one file's tests to the solution: an endless iterator ends there at the latest."""
 BUSY_SHARE_MIN = 0.2
 """Of its wall time, the CPU time that a tester must have used to count as busy with its values;
 half of the time it may have waited for the solution."""
@@ -64,6 +66,8 @@ class FileReport:
     """How the candidate ended, when it ended before the tests did."""
     cut: Cut | None
     """How the session itself ended, when it ended before its tests did."""
+    names: tuple[str, ...] | None
+    """What `from solution import *` brought; None when no test does that."""
 
 
 def test_files(suite: PytestSuite) -> tuple[str, ...]:
@@ -84,9 +88,14 @@ async def run_file(
     source: bytes,
     file: str,
     suite: PytestSuite,
+    names: tuple[str, ...] | None,
     deadline_s: float,
+    requests_max: int = REQUESTS_MAX,
 ) -> FileReport:
-    """Runs one test file. Raises `SandboxDied` or `GraderError` when the fault is ours."""
+    """Runs one test file. Raises `SandboxDied` or `GraderError` when the fault is ours.
+
+    `names` is what `from solution import *` brings; None for the reference, which decides it.
+    """
     gone: Gone | None = None
     candidate.ask(framed(("load", module, source)))
     loaded = await candidate.receive()
@@ -95,7 +104,10 @@ async def run_file(
     elif loaded.kind != "loaded":
         why = f"while loading: {' '.join(str(each) for each in loaded.rest[:2])}"
         gone = Gone(status=CheckStatus.EXCEPTION, evidence=plain(why))
-    tester.send(framed(("run", module, file, dict[Value, Value](suite.files.items()))))
+    files = dict[Value, Value](suite.files.items())
+    given = None if names is None else list[Value](names)
+    tester.send(framed(("run", module, file, files, suite.inplace, given)))
+    requests = 0
     results: dict[str, tuple[str, str]] = {}
     collected: tuple[str, ...] = ()
     errors = ""
@@ -105,18 +117,29 @@ async def run_file(
             case Cut():
                 cut = message
             case ("ask", bytes(request)):
+                requests += 1
+                if requests > requests_max:
+                    words = f"more than {requests_max} requests from one file of tests"
+                    gone = gone or Gone(status=CheckStatus.OUTPUT_LIMIT, evidence=words)
                 gone = gone or await _pass_on(tester, candidate, request)
                 if gone is not None:
                     tester.send(framed(("gone", gone.evidence)))
             case ("result", str(test_id), str(status), str(words)):
                 results[test_id] = (status, plain(words, characters_max=1000))
-            case ("end", list(ids), str(said)):
+            case ("end", list(ids), str(said), star):
                 collected, errors = tuple(map(str, ids)), said
+                names = tuple(map(str, star)) if isinstance(star, list) else None
                 break
             case _:
                 raise GraderError(f"{file}: the tester said {message[:1]!r}")
     return FileReport(
-        file=file, collected=collected, results=results, errors=errors, gone=gone, cut=cut
+        file=file,
+        collected=collected,
+        results=results,
+        errors=errors,
+        gone=gone,
+        cut=cut,
+        names=names,
     )
 
 
@@ -167,8 +190,8 @@ def checks_of(expected: tuple[str, ...], reports: tuple[FileReport, ...]) -> tup
         for report in reports
         for test_id, (status, words) in report.results.items()
     }
-    cuts = {report.file: report.cut for report in reports}
-    return tuple(checks.get(test_id) or _silent(test_id, cuts) for test_id in expected)
+    by_file = {report.file: report for report in reports}
+    return tuple(checks.get(test_id) or _silent(test_id, by_file) for test_id in expected)
 
 
 def _check(test_id: str, status: str, words: str, gone: Gone | None) -> Check:
@@ -183,8 +206,13 @@ def _check(test_id: str, status: str, words: str, gone: Gone | None) -> Check:
             return Check(id=test_id, status=CheckStatus.EXCEPTION, evidence=words)
 
 
-def _silent(test_id: str, cuts: Mapping[str, Cut | None]) -> Check:
-    cut = cuts.get(test_id.partition("::")[0])
-    if cut is None:
-        return Check(id=test_id, status=CheckStatus.NOT_RUN, evidence="it never reported")
-    return Check(id=test_id, status=cut.status, evidence=cut.evidence)
+def _silent(test_id: str, by_file: Mapping[str, FileReport]) -> Check:
+    """A test that never reported, and why not, as far as that is known."""
+    report = by_file.get(test_id.partition("::")[0])
+    why = None if report is None else report.cut or report.gone
+    if why is not None:
+        return Check(id=test_id, status=why.status, evidence=why.evidence)
+    if report is not None and report.errors:
+        words = f"the tests cannot be collected: {plain(report.errors)}"
+        return Check(id=test_id, status=CheckStatus.EXCEPTION, evidence=words)
+    return Check(id=test_id, status=CheckStatus.NOT_RUN, evidence="it never reported")

@@ -8,11 +8,17 @@ the same hash, because equal hashes can be made on purpose and would cost quadra
 A value is a tag byte followed by: nothing (`N`, `T`, `F`); 8 bytes (`f`); a u32 length and bytes
 (`i` two's complement, `s` UTF-8, `b`); or a u32 count and that many values (`l`, `t`, `S`, `Z`),
 pairs for `d`. All integers are little-endian.
+
+Between a solution and ordinary tests more may cross, where both sides ask for it by giving the
+functions that name and find objects: what stays where it is, under a number (`O`, and the three
+values of a `Handle`), and a few builtin types as the values they are made of (`B`, `c`, `r`).
 """
 
+import operator
 import struct
 from collections import Counter
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 DEPTH_MAX = 64
 NODES_MAX = 100_000
@@ -24,8 +30,19 @@ _F64 = struct.Struct("<d")
 _SIZED = struct.Struct("<cI")
 _SEQUENCES: dict[type, bytes] = {list: b"l", tuple: b"t", set: b"S", frozenset: b"Z"}
 _BUILD = {ord("l"): list, ord("t"): tuple, ord("S"): set, ord("Z"): frozenset}
-_INT, _STR, _BYTES, _FLOAT, _DICT = b"isbfd"
+_INT, _STR, _BYTES, _FLOAT, _DICT, _OBJECT = b"isbfdO"
+_PARTS: dict[type, tuple[bytes, Callable[[Any], list[Any]]]] = {
+    bytearray: (b"B", lambda value: [bytes(value)]),
+    complex: (b"c", lambda value: [value.real, value.imag]),
+    range: (b"r", lambda value: [value.start, value.stop, value.step]),
+}
+_FROM_PARTS: dict[int, tuple[tuple[type, ...], Callable[..., Any]]] = {
+    ord("B"): ((bytes,), bytearray),
+    ord("c"): ((float, float), complex),
+    ord("r"): ((int, int, int), range),
+}
 _CONSTANTS = {ord("N"): None, ord("T"): True, ord("F"): False}
+_LEAVES = frozenset({int, str, bool, float, bytes, type(None)})
 
 
 class BadValueError(Exception):
@@ -40,11 +57,26 @@ class BadBytesError(Exception):
     """Bytes that are no encoded value."""
 
 
-def encode(value: Any) -> bytes:
-    """Encodes a value. Raises `BadValueError` for anything but exact builtins within the bounds."""
+class Handle(NamedTuple):
+    """What stays where it is, and is spoken of by a number."""
+
+    number: int
+    kind: str
+    """The name of its type, for messages."""
+    traits: str
+    """What can be done with it, of words that its two sides agree on."""
+
+
+def encode(value: Any, name: Callable[[Any], Handle | None] | None = None) -> bytes:
+    """Encodes a value. Raises `BadValueError` for anything but exact builtins within the bounds.
+
+    With `name`, what is none of them crosses as the handle that `name(it)` gives, if it gives one;
+    but not as a member of a set or as a key, which would need an equality of its own there.
+    """
     out: list[bytes] = []
     size = nodes = 0
-    open_containers = [iter((value,))]
+    open_containers: list[Iterator[Any]] = [iter((value,))]
+    holders = [b""]
     while open_containers:
         for item in open_containers[-1]:
             kind = type(item)
@@ -57,8 +89,11 @@ def encode(value: Any) -> bytes:
                 pairs = list(item.items())
                 inner = [each for pair in pairs for each in pair]
                 piece = _SIZED.pack(b"d", len(pairs))
-            else:
+            elif name is None or kind in _LEAVES:
                 piece = _encode_leaf(item, kind)
+            else:
+                named = None if _among_keys(holders, open_containers) else name
+                piece, inner = _encode_other(item, kind, named)
             size += len(piece)
             nodes += 1
             if size > BYTES_MAX:
@@ -70,10 +105,21 @@ def encode(value: Any) -> bytes:
                 if inner and len(open_containers) > DEPTH_MAX:
                     raise TooLargeError("nested too deep")
                 open_containers.append(iter(inner))
+                holders.append(piece[:1])
                 break
         else:
             open_containers.pop()
+            holders.pop()
     return b"".join(out)
+
+
+def _among_keys(holders: list[bytes], open_containers: list[Iterator[Any]]) -> bool:
+    """Whether what is being encoded is in a set or in a key of a dict, however deep."""
+    # Of a dict's keys and values, which alternate, an odd number is left after a key.
+    return any(
+        holder in (b"S", b"Z") or (holder == b"d" and operator.length_hint(items) % 2 == 1)
+        for holder, items in zip(holders, open_containers, strict=True)
+    )
 
 
 def _encode_leaf(item: Any, kind: type) -> bytes:
@@ -94,11 +140,26 @@ def _encode_leaf(item: Any, kind: type) -> bytes:
     raise BadValueError(f"a value of type {kind.__name__}")
 
 
-def decode(data: bytes) -> Any:
-    """Decodes one value that fills `data`. Raises `BadBytesError`."""
+def _encode_other(
+    item: Any, kind: type, name: Callable[[Any], Handle | None] | None
+) -> tuple[bytes, list[Any]]:
+    if kind in _PARTS:
+        tag, parts = _PARTS[kind]
+        return tag, parts(item)
+    handle = None if name is None else name(item)
+    if handle is None:
+        raise BadValueError(f"a value of type {kind.__name__}")
+    return b"O", list(handle)
+
+
+def decode(data: bytes, find: Callable[[Handle], Any] | None = None) -> Any:
+    """Decodes one value that fills `data`. Raises `BadBytesError`.
+
+    With `find`, it may hold handles, for each of which `find(it)` gives what stands there instead.
+    """
     try:
-        value, at = _decode(data)
-    except (struct.error, UnicodeDecodeError, TypeError, IndexError) as error:
+        value, at = _decode(data, find)
+    except (struct.error, UnicodeDecodeError, TypeError, ValueError, IndexError) as error:
         raise BadBytesError(str(error)) from None
     if at != len(data):
         raise BadBytesError("bytes after the value")
@@ -116,7 +177,7 @@ class _Open:
         self.items: list[Any] = []
 
 
-def _decode(data: bytes) -> tuple[Any, int]:
+def _decode(data: bytes, find: Callable[[Handle], Any] | None) -> tuple[Any, int]:
     at = nodes = 0
     stack: list[_Open] = []
     while True:
@@ -125,6 +186,10 @@ def _decode(data: bytes) -> tuple[Any, int]:
         nodes += 1
         if nodes > NODES_MAX or len(stack) > DEPTH_MAX:
             raise BadBytesError("over the bounds")
+        if find is not None and (tag in _FROM_PARTS or tag == _OBJECT):
+            lacking = 3 if tag == _OBJECT else len(_FROM_PARTS[tag][0])
+            stack.append(_Open(tag, lacking))
+            continue
         if tag in _BUILD or tag == _DICT:
             (count,) = _U32.unpack_from(data, at)
             at += 4
@@ -135,7 +200,7 @@ def _decode(data: bytes) -> tuple[Any, int]:
             if lacking:
                 stack.append(opened)
                 continue
-            value = _build(opened)
+            value = _build(opened, find)
         else:
             value, at = _decode_leaf(tag, data, at)
         while stack:
@@ -145,7 +210,7 @@ def _decode(data: bytes) -> tuple[Any, int]:
             if holder.lacking:
                 break
             stack.pop()
-            value = _build(holder)
+            value = _build(holder, find)
         else:
             return value, at
 
@@ -168,7 +233,17 @@ def _decode_leaf(tag: int, data: bytes, at: int) -> tuple[Any, int]:
     return (raw.decode("utf-8", "surrogatepass") if tag == _STR else raw), end
 
 
-def _build(done: _Open) -> Any:
+def _build(done: _Open, find: Callable[[Handle], Any] | None) -> Any:
+    if find is not None and done.tag == _OBJECT:
+        number, kind, traits = done.items
+        if type(number) is not int or type(kind) is not str or type(traits) is not str:
+            raise BadBytesError("a handle of other values")
+        return find(Handle(number, kind, traits))
+    if done.tag in _FROM_PARTS:
+        types, build = _FROM_PARTS[done.tag]
+        if tuple(map(type, done.items)) != types:
+            raise BadBytesError("parts of other types")
+        return build(*done.items)
     if done.tag == _DICT:
         keys = done.items[::2]
         _check_hashes(keys)
