@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from tiltyard.core.errors import TaskError
 from tiltyard.core.execution import Limits
 from tiltyard.core.ids import TaskId
-from tiltyard.core.task import CallCase, CallSuite, MethodCall, PytestSuite, Split, Task
+from tiltyard.core.task import CallCase, CallSuite, Compare, MethodCall, PytestSuite, Split, Task
 from tiltyard.tasks import files
 from tiltyard.tasks.files import read_tasks, task_line, write_tasks
 from tiltyard.tasks.repair import TEMPLATES, make_task
@@ -266,3 +266,31 @@ def test_a_task_without_a_place_in_the_format_is_not_written(tmp_path: Path) -> 
     assert path.read_text() == "as it was"
     with pytest.raises(TaskError, match="cannot be written"):
         write_tasks(tmp_path / "no" / "such.jsonl", [good])
+
+
+def test_how_a_suite_compares_comes_back(tmp_path: Path) -> None:
+    case = CallCase(id="h1", target="f", expected=[1, 2], compare=Compare.UNORDERED, weight=2.5)
+    (base,) = read_tasks(write(tmp_path, ADD))
+    for hidden in (
+        CallSuite(cases=(case,)),
+        PytestSuite(files={"test_a.py": "def test_a(): pass\n"}, inplace=True),
+    ):
+        task = dataclasses.replace(base, hidden=hidden)
+        assert list(read_tasks(write(tmp_path, task_line(task)))) == [task]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("compare", "sorted"),
+        ("compare", "any_of"),
+        ("compare", "unordered"),
+        ("weight", 0.0),
+        ("weight", -1.0),
+        ("weight", "2"),
+    ],
+)
+def test_a_comparison_that_is_none_is_refused(tmp_path: Path, field: str, value: object) -> None:
+    """`ADD` expects a number, of which there is no other order and no member."""
+    with pytest.raises(TaskError):
+        list(read_tasks(write(tmp_path, changed(f"hidden.cases.0.{field}", value))))

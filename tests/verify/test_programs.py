@@ -115,8 +115,9 @@ async def test_what_does_not_compile_is_the_agents(verifier: Verifier) -> None:
         CheckStatus.NOT_RUN,
     ]
     assert "nonsense" in verdict.checks[0].evidence
-    verdict = await judged(verifier, '#include "/dev/zero"\n', given)
-    assert (verdict.outcome, value_of(verdict)) == (Outcome.GRADED, 0.0)
+    for source in ('#include "/dev/zero"\n', "char x[1 << 28] = {1};\nint main(void) {}\n"):
+        verdict = await judged(verifier, source, given)
+        assert (verdict.outcome, value_of(verdict)) == (Outcome.GRADED, 0.0)
 
 
 @pytest.mark.slow

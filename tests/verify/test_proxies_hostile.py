@@ -8,7 +8,7 @@ from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.zygotes import ZygoteCells
 from tiltyard.verify.split.candidate import Candidate
 from tiltyard.verify.split.mode import program
-from tiltyard.verify.split.pytests import checks_of, run_file
+from tiltyard.verify.split.pytests import Fixed, checks_of, run_file
 from tiltyard.verify.verifier import Verifier
 from verify.tasks import SPEC, value_of
 from verify.test_proxies import judged
@@ -42,6 +42,10 @@ def two():
     return 2
 
 
+def pairs():
+    return {"key": 1}
+
+
 def fails():
     raise OwnError("no")
 """
@@ -49,7 +53,7 @@ TESTS = """
 import pytest
 from helper import same
 from solution import *
-from solution import OwnError, Thing, fails, thing, two
+from solution import OwnError, Thing, fails, pairs, thing, two
 
 
 def test_thing():
@@ -62,6 +66,14 @@ def test_thing():
 def test_with():
     with thing():
         assert two() == 2
+
+
+def test_loops():
+    assert all(map(lambda wanted: two() == wanted, [2, 2]))
+
+
+def test_in():
+    assert "key" in pairs()
 
 
 def test_raises():
@@ -79,7 +91,7 @@ def test_anything():
         pass
 """
 HELPER = "def same(one, other):\n    return one == other\n"
-WRONG = HONEST.replace("return 2\n", "return 3\n")
+WRONG = HONEST.replace("return 2\n", "return 3\n").replace('"key"', '"other"')
 FORGE = """
 import codec
 real = codec.encode
@@ -99,7 +111,7 @@ async def rejected(
     )
     assert verdict.outcome is Outcome.GRADED, verdict.detail
     assert value_of(verdict) == 0.0
-    assert len(verdict.checks) == 4
+    assert len(verdict.checks) == 6
     assert verdict.passed <= passed_max, verdict.checks
     return {check.status for check in verdict.checks}
 
@@ -136,6 +148,12 @@ async def test_the_honest_one_is_paid(verifier: Verifier) -> None:
         "Thing.__repr__ = Thing.__str__ = lambda self: 3",
         # What a failed comparison becomes.
         "Thing.__exit__ = lambda *_: True",
+        "class Odd(Exception): pass\ndef two(): raise Odd\nThing.__exit__ = lambda *_: True",
+        "def two(): raise ValueError\nThing.__exit__ = lambda *_: True",
+        # What ends a loop of the test's, and what decides by what is expected.
+        "def two(): raise StopIteration",
+        "class Stop(StopIteration): pass\ndef two(): raise Stop",
+        "Thing.__contains__ = lambda *_: True\npairs = thing",
         (
             "__all__ = ['same', 'list', 'len', 'pytest', 'isinstance', 'test_thing']\n"
             "same = lambda *_: True"
@@ -206,7 +224,7 @@ async def test_forged_replies_are_the_solutions_doing(verifier: Verifier, forged
     ids=["endless", "len", "enter", "class"],
 )
 async def test_what_never_ends_is_ended(verifier: Verifier, more: str) -> None:
-    statuses = await rejected(verifier, f"{HONEST}\n{more}\n", time_limit_s=1.0, passed_max=3)
+    statuses = await rejected(verifier, f"{HONEST}\n{more}\n", time_limit_s=1.0, passed_max=5)
     assert statuses & {CheckStatus.TIMEOUT, CheckStatus.OUTPUT_LIMIT, CheckStatus.OOM}
 
 
@@ -239,7 +257,7 @@ async def test_requests_have_a_budget(provider: NativeProvider) -> None:
             source=endless,
             file="test_it.py",
             suite=PytestSuite(files={"test_it.py": tests}),
-            names=(),
+            fixed=Fixed(),
             deadline_s=20.0,
             requests_max=50,
         )

@@ -8,8 +8,8 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from importlib import resources
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -28,7 +28,7 @@ from tiltyard.verify.split.digests import of_programs, of_tests, with_reference
 from tiltyard.verify.split.fresh import FRESH_CASES_MAX, expected_by, generated
 from tiltyard.verify.split.inside import codec
 from tiltyard.verify.split.programs import Programs
-from tiltyard.verify.split.pytests import FileReport, checks_of, run_file, test_files
+from tiltyard.verify.split.pytests import FileReport, Fixed, checks_of, run_file, test_files
 from tiltyard.verify.submission import take
 
 TESTER_EXTRA_S = 3.0
@@ -43,8 +43,7 @@ class Checked:
     """What is fixed with the reference, which passes everything."""
 
     ids: tuple[str, ...]
-    names: tuple[str, ...] = ()
-    """What `from solution import *` brings."""
+    fixed: Fixed = field(default_factory=Fixed)
 
 
 CheckReference = Callable[[], Awaitable[Checked]]
@@ -199,7 +198,7 @@ class SplitMode:
         check = partial(self._checked_tests, task, suite)
         digest = of_tests(suite)
         expected = await self._checked(with_reference(task, digest), check)
-        reports, cpu_s = await self._pytest_reports(task, source, suite, expected.names)
+        reports, cpu_s = await self._pytest_reports(task, source, suite, expected.fixed)
         if any(report.cut for report in reports):
             # Was it the values, or the tests? With the reference's values they must get through.
             await check()
@@ -247,11 +246,11 @@ class SplitMode:
     async def _checked_tests(self, task: Task, suite: PytestSuite) -> Checked:
         """Runs the tests on the reference. Raises `GraderError`."""
         reports, _ = await self._pytest_reports(task, task.reference.encode(), suite, None)
-        names = next((report.names for report in reports if report.names is not None), ())
-        return Checked(ids=_checked_ids(task, reports), names=names)
+        fixed = reduce(Fixed.joined, (report.fixed for report in reports), Fixed())
+        return Checked(ids=_checked_ids(task, reports), fixed=fixed)
 
     async def _pytest_reports(
-        self, task: Task, source: bytes, suite: PytestSuite, names: tuple[str, ...] | None
+        self, task: Task, source: bytes, suite: PytestSuite, fixed: Fixed | None
     ) -> tuple[tuple[FileReport, ...], float]:
         reports: list[FileReport] = []
         cpu_s = 0.0
@@ -269,7 +268,7 @@ class SplitMode:
                     source=source,
                     file=file,
                     suite=suite,
-                    names=names,
+                    fixed=fixed,
                     deadline_s=tester_s,
                 )
                 reports.append(report)

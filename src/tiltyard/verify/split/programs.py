@@ -8,6 +8,7 @@ compared here, or by the task's checker in a sandbox that no solution enters.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from tiltyard.core.errors import GraderError, SandboxDied, SandboxFileError, UnsoundTask
 from tiltyard.core.execution import LOSSES, MIB, ExecResult, Reason, SandboxSpec
@@ -23,6 +24,8 @@ BUILD_S = 60.0
 CHECKER_S = 20.0
 OUTPUT_BYTES_MAX = 8 * MIB
 STDIN_BYTES_MAX = MIB
+DISK_BYTES_MAX = 64 * MIB
+"""All snapshots together have a share of this machine's memory, and no build may use it up."""
 TIMEOUTS_MAX = 3
 """After so many cases that ran out of time the others are not tried: each costs its whole time."""
 CAPTURED_BYTES_MAX = 100 * 1024
@@ -51,7 +54,8 @@ class Programs:
     ) -> None:
         """`spec` is what programs and checkers run under; `python` runs the checkers."""
         self._provider = provider
-        self._spec = spec
+        disk_bytes = min(spec.limits.disk_bytes, DISK_BYTES_MAX)
+        self._spec = replace(spec, limits=replace(spec.limits, disk_bytes=disk_bytes))
         self._python = python
         self._places = asyncio.Semaphore(sandboxes_max)
         self._open: set[Sandbox] = set()

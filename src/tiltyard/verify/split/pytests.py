@@ -53,6 +53,20 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """What the reference decides for all solutions, beside which tests there are."""
+
+    names: tuple[str, ...] = ()
+    """What `from solution import *` brings."""
+    deciding: tuple[str, ...] = ()
+    """In which tests an object of the solution decides what, as the tester puts it."""
+
+    def joined(self, other: "Fixed") -> "Fixed":
+        """Of two files of tests."""
+        return Fixed(names=self.names or other.names, deciding=self.deciding + other.deciding)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileReport:
     """What one test file's session said."""
 
@@ -66,8 +80,8 @@ class FileReport:
     """How the candidate ended, when it ended before the tests did."""
     cut: Cut | None
     """How the session itself ended, when it ended before its tests did."""
-    names: tuple[str, ...] | None
-    """What `from solution import *` brought; None when no test does that."""
+    fixed: Fixed
+    """As this run would have it; counts when it was the reference's."""
 
 
 def test_files(suite: PytestSuite) -> tuple[str, ...]:
@@ -88,13 +102,13 @@ async def run_file(
     source: bytes,
     file: str,
     suite: PytestSuite,
-    names: tuple[str, ...] | None,
+    fixed: Fixed | None,
     deadline_s: float,
     requests_max: int = REQUESTS_MAX,
 ) -> FileReport:
     """Runs one test file. Raises `SandboxDied` or `GraderError` when the fault is ours.
 
-    `names` is what `from solution import *` brings; None for the reference, which decides it.
+    `fixed` is None for the reference, which decides it.
     """
     gone: Gone | None = None
     candidate.ask(framed(("load", module, source)))
@@ -105,8 +119,11 @@ async def run_file(
         why = f"while loading: {' '.join(str(each) for each in loaded.rest[:2])}"
         gone = Gone(status=CheckStatus.EXCEPTION, evidence=plain(why))
     files = dict[Value, Value](suite.files.items())
-    given = None if names is None else list[Value](names)
+    given: Value = None
+    if fixed is not None:
+        given = (list[Value](fixed.names), list[Value](fixed.deciding))
     tester.send(framed(("run", module, file, files, suite.inplace, given)))
+    used = Fixed()
     requests = 0
     results: dict[str, tuple[str, str]] = {}
     collected: tuple[str, ...] = ()
@@ -126,9 +143,10 @@ async def run_file(
                     tester.send(framed(("gone", gone.evidence)))
             case ("result", str(test_id), str(status), str(words)):
                 results[test_id] = (status, plain(words, characters_max=1000))
-            case ("end", list(ids), str(said), star):
+            case ("end", list(ids), str(said), (names, list(deciding))):
                 collected, errors = tuple(map(str, ids)), said
-                names = tuple(map(str, star)) if isinstance(star, list) else None
+                star = names if isinstance(names, list) else []
+                used = Fixed(names=tuple(map(str, star)), deciding=tuple(map(str, deciding)))
                 break
             case _:
                 raise GraderError(f"{file}: the tester said {message[:1]!r}")
@@ -139,7 +157,7 @@ async def run_file(
         errors=errors,
         gone=gone,
         cut=cut,
-        names=names,
+        fixed=used,
     )
 
 

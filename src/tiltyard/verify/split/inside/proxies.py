@@ -124,13 +124,17 @@ def leave(self: Object, kind: Any, error: Any, _trace: Any) -> bool:
     its own exceptions can, and plain builtin ones."""
     host = vars(self)["_tiltyard"].host
     if error is None or isinstance(kind, ErrorClass):
-        return host.do("exit", self, error, None, ()) is True
+        return hides(host, host.do("exit", self, error, None, ()), error)
     builtin = getattr(builtins, kind.__name__, None) is kind
     harmless = builtin and issubclass(kind, Exception) and not issubclass(kind, AssertionError)
     if not harmless or host.spoilt is not None:
         host.do("exit", self, None, "Exception", ("the block failed",))
         return False
-    return host.do("exit", self, None, kind.__name__, error.args) is True
+    return hides(host, host.do("exit", self, None, kind.__name__, error.args), error)
+
+
+def hides(host: Host, said: Any, error: Any) -> bool:
+    return said is True and error is not None and host.may_decide("hiding an exception")
 
 
 async def leave_async(self: Object, _kind: Any, error: Any, _trace: Any) -> bool:
@@ -139,6 +143,11 @@ async def leave_async(self: Object, _kind: Any, error: Any, _trace: Any) -> bool
         host, number, _ = vars(self)["_tiltyard"]
         await host.call(number, "__aexit__", (None, None, None), {})
     return False
+
+
+def contains(self: Object, item: Any) -> bool:
+    host = vars(self)["_tiltyard"].host
+    return host.may_decide("what is in it") and host.do("contains", self, item) is True
 
 
 class Awaited:
@@ -174,6 +183,7 @@ def is_subclass(self: Object, kind: Any) -> bool:
 
 SPECIAL: dict[str, Mapping[str, Any]] = {
     "call": {"__call__": calling("")},
+    "contains": {"__contains__": contains},
     "exit": {"__exit__": leave},
     "await": dict(vars(Awaited)),
     "aexit": {"__aexit__": leave_async},
@@ -184,10 +194,7 @@ SPECIAL: dict[str, Mapping[str, Any]] = {
     },
     **{
         name: {f"__{name}__": doing(name)}
-        for name in (
-            *("len", "iter", "next", "getitem", "setitem", "delitem", "contains", "bool"),
-            "reversed",
-        )
+        for name in (*("len", "iter", "next", "getitem", "setitem", "delitem", "bool", "reversed"),)
     },
     **{name: {f"__{name}__": calling(f"__{name}__")} for name in ("enter", "aenter")},
     **{name: {f"__{name}__": calling(f"__{name}__")} for name in ("aiter", "anext")},

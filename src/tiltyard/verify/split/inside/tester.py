@@ -3,15 +3,16 @@
 Runs inside a sandbox of its own that no solution ever enters; imports no Tiltyard. Messages to the
 host are a u32 length and one encoded value:
 
-    from the host: ("run", module name, file to run, {file name: source}, in place, star names)
+    from the host: ("run", module name, file to run, {file name: source}, in place, fixed)
     to the host:   ("ask", request)      -> ("reply", reply) | ("gone", words)
                    ("result", test id, status, words)
-                   ("end", [collected test ids], words about collection errors, star names)
+                   ("end", [collected test ids], words about collection errors, fixed)
 
 A status is "passed", "wrong", "exception", "gone" or "not_passed". `request` and `reply` are the
 candidate's, encoded; the host passes them on unread. What becomes of a reply is in `proxies.py`.
-Star names are what `from solution import *` brings, or None while nobody knows: they are those of
-the reference, so that no solution can put names of its own over those of a test.
+What is fixed with the reference, and None while it runs, is (what `from solution import *` brings
+or None, where its objects decide something): a solution can put no names of its own over those of a
+test, and its objects have no more to say than the reference's.
 """
 
 import os
@@ -48,7 +49,8 @@ class Recorder:
         if report.failed:
             self.errors.append(error_lines(str(report.longrepr))[-WORDS_MAX:])
 
-    def pytest_runtest_logstart(self) -> None:
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.host.test = nodeid
         self.host.spoilt = None
 
     @pytest.hookimpl(wrapper=True)
@@ -107,7 +109,10 @@ def options(directory: str) -> list[str]:
 def serve(channel: socket.socket) -> None:
     """One pytest session over one file."""
     host = opened(channel)
-    _, module, chosen, files, host.inplace, host.names = host.receive()
+    _, module, chosen, files, host.inplace, fixed = host.receive()
+    if fixed is not None:
+        host.names, deciding = fixed
+        host.deciding, host.deciding_fixed = set(deciding), True
     os.makedirs(TESTS, exist_ok=True)
     for name, source in files.items():
         place = os.path.join(TESTS, name)
@@ -119,7 +124,9 @@ def serve(channel: socket.socket) -> None:
     sys.modules[module] = Solution(module, host)
     recorder = Recorder(host)
     pytest.main([*options(TESTS), chosen], plugins=[recorder])
-    host.send(("end", recorder.ids, "\n".join(recorder.errors), host.names))
+    host.send(
+        ("end", recorder.ids, "\n".join(recorder.errors), (host.names, sorted(host.deciding)))
+    )
 
 
 def warm_up() -> None:

@@ -14,6 +14,7 @@ import codec
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 KEEP_OBJECTS = -1
 FORWARDED = frozenset({"__name__"})
+MAY_END = frozenset({"next", "send", "throw"})
 MUTABLE = (list, dict, set, bytearray)
 
 
@@ -57,6 +58,11 @@ class Host:
         self.inplace = False
         self.names: list[str] | None = None
         """What `import *` brings; None: to be asked for."""
+        self.test = ""
+        """Id of the test that runs now."""
+        self.deciding: set[str] = set()
+        """Where the reference's objects decide something: see `may_decide`."""
+        self.deciding_fixed = False
         self.spoilt: BaseException | None = None
         """Why the test that runs now cannot pass any more, whatever it catches."""
         self.objects: dict[int, Any] = {}
@@ -84,6 +90,17 @@ class Host:
     def spoil(self, error: BaseException) -> BaseException:
         self.spoilt = self.spoilt or error
         return error
+
+    def may_decide(self, what: str) -> bool:
+        """Whether an object of the solution may decide `what` in this test: where the reference's
+        does. Elsewhere the solution would give an object for the value that is due, to be told what
+        is expected, or to hide that a test failed."""
+        if not self.deciding_fixed:
+            self.deciding.add(f"{self.test} {what}")
+        elif f"{self.test} {what}" not in self.deciding:
+            self.spoil(RefusedError(f"an object of the solution may not decide by {what} here"))
+            return False
+        return True
 
     @contextmanager
     def collected(self) -> Iterator[None]:
@@ -122,28 +139,37 @@ class Host:
         """Calls in the solution's process. An empty name calls the object itself."""
         keywords = dict(kwargs)
         reply = self.ask("call", target, name, tuple(args), keywords, KEEP_OBJECTS, self.inplace)
-        return self.result_of(reply, [*args, *keywords.values()] if self.inplace else [])
+        given = [*args, *keywords.values()] if self.inplace else []
+        return self.result_of(reply, given, may_end=name in MAY_END)
 
     def do(self, operation: str, *args: Any) -> Any:
         """One of the candidate's operations."""
-        return self.result_of(self.ask("do", operation, args), [])
+        reply = self.ask("do", operation, args)
+        return self.result_of(reply, [], may_end=operation in MAY_END)
 
-    def result_of(self, reply: tuple[Any, ...], given: list[Any]) -> Any:
-        """The value of a reply, or the exception in it; `given` then is as the solution left it."""
+    def result_of(self, reply: tuple[Any, ...], given: list[Any], *, may_end: bool = False) -> Any:
+        """The value of a reply, or the exception in it; `given` then is as the solution left it.
+
+        Only what `may_end` raises StopIteration: from a call it would end a loop of the test's own.
+        """
         match reply:
             case ("value", value, now):
                 self.renew_all(given, now)
                 return value
             case ("raised", list(names), str(message), args, error, int(number), now):
                 self.renew_all(given, now)
-                raise self.exception(self, names, message, args, error, number)
+                raised = self.exception(self, names, message, args, error, number)
             case ("raised", list(names), str(message), now):  # the rest of it may not cross
                 self.renew_all(given, now)
-                raise self.exception(self, names, message, None, None, 0)
+                raised = self.exception(self, names, message, None, None, 0)
             case ("bad", *why):
-                raise self.spoil(SolutionGone(f"a value that may not cross: {why}"))
+                words = [each for each in why if type(each) is str]
+                raise self.spoil(SolutionGone(f"a value that may not cross: {words}"))
             case _:
                 raise self.forged()
+        if isinstance(raised, StopIteration) and not may_end:
+            raise RuntimeError("the solution raised StopIteration")
+        raise raised
 
     def renew_all(self, given: list[Any], now: Any) -> None:
         if not given or now is None:
