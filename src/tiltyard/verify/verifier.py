@@ -15,14 +15,16 @@ import structlog
 
 from tiltyard.core.errors import GraderError, SandboxError
 from tiltyard.core.execution import SandboxSpec
-from tiltyard.core.task import Submission, Task
+from tiltyard.core.task import RepositorySuite, Submission, Task
 from tiltyard.core.verdict import Outcome, Verdict
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.found import Found
+from tiltyard.verify.overlay.mode import OverlayMode
 from tiltyard.verify.split.mode import SplitMode
 
 VERSION = "split-1"
+OVERLAY_VERSION = "overlay-1"
 TRIES = 2
 TIME_LIMIT_S_MAX = 3600.0
 
@@ -37,10 +39,14 @@ class Verifier:
     ) -> None:
         """`spec` is what solutions and tests run under; `cells_max` bounds each kind of cell."""
         self._split = SplitMode(provider, interpreter=interpreter, spec=spec, cells_max=cells_max)
+        self._overlay = OverlayMode(
+            provider, interpreter=interpreter, spec=spec, cells_max=cells_max
+        )
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._opened.enter_async_context(self._split)
+        await self._opened.enter_async_context(self._overlay)
         return self
 
     async def __aexit__(
@@ -54,22 +60,23 @@ class Verifier:
     @property
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
-        return self._split.sandboxes
+        return self._split.sandboxes + self._overlay.sandboxes
 
     async def verify(self, task: Task, submission: Submission) -> Verdict:
         """Judges a submission. Raises only when cancelled."""
         started = time.monotonic()
         for attempt in range(1, TRIES + 1):
             try:
-                return _verdict(await self._judge(task, submission), attempt, started)
+                found = await self._judge(task, submission)
+                return _verdict(found, _version(task), attempt, started)
             except GraderError as error:
-                return _fault(Outcome.GRADER_FAULT, error, started)
+                return _fault(Outcome.GRADER_FAULT, error, _version(task), started)
             except SandboxError as error:
                 _log.warning(
                     "verification_lost", task_id=task.id, attempt=attempt, error=str(error)
                 )
                 lost = error
-        return _fault(Outcome.INFRA_FAULT, lost, started)
+        return _fault(Outcome.INFRA_FAULT, lost, _version(task), started)
 
     async def _judge(self, task: Task, submission: Submission) -> Found:
         if not 0 < task.time_limit_s <= TIME_LIMIT_S_MAX:
@@ -77,10 +84,16 @@ class Verifier:
                 f"task {task.id} has a time limit of {task.time_limit_s} s.",
                 fix=f"give it one of at most {TIME_LIMIT_S_MAX:.0f} s.",
             )
+        if isinstance(task.hidden, RepositorySuite):
+            return await self._overlay.judge(task, submission)
         return await self._split.judge(task, submission)
 
 
-def _verdict(found: Found, attempt: int, started: float) -> Verdict:
+def _version(task: Task) -> str:
+    return OVERLAY_VERSION if isinstance(task.hidden, RepositorySuite) else VERSION
+
+
+def _verdict(found: Found, version: str, attempt: int, started: float) -> Verdict:
     again = "verified again after a sandbox was lost" if attempt > 1 else ""
     return Verdict(
         outcome=Outcome.AGENT_FAULT if found.problem else Outcome.GRADED,
@@ -89,13 +102,13 @@ def _verdict(found: Found, attempt: int, started: float) -> Verdict:
         components=found.components,
         detail=found.problem or again,
         assurance=found.assurance,
-        verifier=VERSION,
+        verifier=version,
         wall_s=time.monotonic() - started,
         cpu_s=found.cpu_s,
     )
 
 
-def _fault(outcome: Outcome, error: Exception, started: float) -> Verdict:
+def _fault(outcome: Outcome, error: Exception, version: str, started: float) -> Verdict:
     return Verdict(
-        outcome=outcome, detail=str(error), verifier=VERSION, wall_s=time.monotonic() - started
+        outcome=outcome, detail=str(error), verifier=version, wall_s=time.monotonic() - started
     )
