@@ -1,5 +1,8 @@
 """Tests that must fail: copies of a task's own tests with a false expectation. Pure.
 
+And some that must not: where a test computes what it expects, a copy with the value written out
+shows when the computing was tampered with, such as a `sorted` that sorts nothing.
+
 What makes a copy sound is that whoever passes the original cannot pass the copy honestly, whatever
 else a right solution does. So only what a test expects is changed, never what it gives a solution
 (`fixed.py`), and only where the original is certain to get there.
@@ -7,8 +10,9 @@ else a right solution does. So only what a test expects is changed, never what i
 
 import ast
 import random
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tiltyard.verify.overlay.fixed import Module, Origin, Scope, walk
@@ -26,6 +30,8 @@ class Kind(StrEnum):
     """An assertion is turned round."""
     EXCEPTION = "exception"
     """Another exception is expected."""
+    WRITTEN = "written"
+    """Nothing: what is expected is written out as a value. It passes where the original does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,6 +41,11 @@ class Canary:
     function: TestFunction
     kind: Kind
     edits: tuple[Edit, ...]
+
+    def written(self, value: str) -> "Canary":
+        """Of a probe, the copy with this value for what it asked."""
+        edits = tuple(replace(each, text=f"({value})".encode()) for each in self.edits)
+        return replace(self, edits=edits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,8 +59,14 @@ class _Site:
     error: ast.expr | None = None
 
 
-PER_KIND = {Kind.LITERAL: 3, Kind.TRIVIAL: 2, Kind.NEGATED: 1, Kind.EXCEPTION: 1}
+PER_KIND = {Kind.LITERAL: 3, Kind.TRIVIAL: 4, Kind.NEGATED: 1, Kind.EXCEPTION: 1, Kind.WRITTEN: 2}
 """Copies of one function that are tried at most."""
+_VARIANTS = 3
+"""Other values for one literal. Whoever learns from the first of several what to answer has but one
+chance in four to have met the true one."""
+_PROBE = b"(_ for _ in ()).throw(AssertionError('<<' + repr((%b)) + '>>'))"
+VALUE = re.compile(r"AssertionError: <<(?P<value>.*)>>", re.DOTALL)
+"""What a probe says with the reference: the value that is expected."""
 OTHER_ERRORS = (
     *("BufferError", "EOFError", "FloatingPointError", "ZeroDivisionError", "TimeoutError"),
     *("ChildProcessError", "UnicodeError", "KeyError", "ImportError", "StopAsyncIteration"),
@@ -110,13 +127,16 @@ def _falsehoods(
         for origin in scope.origins(value)
     ]
     everywhere = [origin for origin, _ in origins] + unread
-    for origin, exact in origins:
+    for origin, exact in origins * _VARIANTS:
         yield Kind.LITERAL, _changed(file, origin, everywhere, rng, exact=exact)
     for site in sites:
         for expected in site.expected:
+            start, end = file.span(expected)
             for text in _trivial(expected):
-                start, end = file.span(expected)
                 yield Kind.TRIVIAL, [Edit(start=start, end=end, text=text)]
+            if any(isinstance(each, ast.Call | ast.Name) for each in ast.walk(expected)):
+                probe = _PROBE % file.text(expected)
+                yield Kind.WRITTEN, [Edit(start=start, end=end, text=probe)]
         if site.negation is not None:
             yield Kind.NEGATED, [site.negation]
         if site.error is not None:
@@ -273,18 +293,18 @@ def _other(old: object, rng: random.Random, *, exact: bool) -> object:
 def _trivial(expected: ast.expr) -> tuple[bytes, ...]:
     match expected:
         case ast.List() | ast.ListComp():
-            return (b"[]", b"None")
+            return (b"[]",)
         case ast.Dict() | ast.DictComp():
-            return (b"{}", b"None")
+            return (b"{}",)
         case ast.Set() | ast.SetComp():
-            return (b"set()", b"None")
+            return (b"set()",)
         case ast.Tuple():
-            return (b"()", b"None")
+            return (b"()",)
         case ast.Constant(value=value):
             empty = {str: b"''", bytes: b"b''", int: b"0", float: b"0.0", bool: b"0"}
             return (empty.get(type(value), b"0"), b"None")
         case ast.Call(func=ast.Name(id="sorted" | "list")):
-            return (b"[]", b"None")
+            return (b"[]",)
         case _:
             return (b"[]", b"0", b"''", b"None")
 

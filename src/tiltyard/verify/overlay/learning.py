@@ -1,5 +1,6 @@
 """What is found out about a suite with its reference: which tests there are, which copies fail."""
 
+import ast
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tiltyard.core.errors import GraderError
 from tiltyard.core.task import Task
-from tiltyard.verify.overlay.canaries import Canary, Kind, canaries_of
+from tiltyard.verify.overlay.canaries import VALUE, Canary, Kind, canaries_of
 from tiltyard.verify.overlay.fixed import Module
 from tiltyard.verify.overlay.plan import Plan, Tried, parts_of, plan_of
 from tiltyard.verify.overlay.session import Report
@@ -16,6 +17,9 @@ from tiltyard.verify.overlay.source import SourceFile, TestFunction, read, renam
 CANDIDATES_MAX = 400
 """Copies that are tried; with more tests than that not every one has one."""
 TRIES_MAX = 3
+
+_GOOD = {Kind.EXCEPTION: {"wrong", "exception"}, Kind.WRITTEN: {"passed"}}
+"""What a copy must come to with the reference, where it is not "wrong"."""
 
 Trial = Callable[[Plan, int], Awaitable[Report]]
 """Runs the reference with a plan for so many tests."""
@@ -61,7 +65,7 @@ async def learn(task: Task, tests: Mapping[str, bytes], trial: Trial) -> Known:
     files = read(tests)
     plain = _plain(task, await trial(plan_of(files, (), frozenset(), rng), 0))
     modules = frozenset(path.removesuffix(".py").rsplit("/", 1)[-1] for path in tests)
-    canaries = _candidates(files, modules, rng)
+    canaries = await _candidates(files, modules, trial, rng)
     renamed = renameable(files, tests)
     for _ in range(TRIES_MAX):
         plan = plan_of(files, canaries, renamed, rng)
@@ -86,15 +90,41 @@ def _functions(files: Mapping[str, SourceFile], path: str) -> tuple[TestFunction
     return files[path].functions if path in files else ()
 
 
-def _candidates(
-    files: Mapping[str, SourceFile], modules: frozenset[str], rng: random.Random
+async def _candidates(
+    files: Mapping[str, SourceFile], modules: frozenset[str], trial: Trial, rng: random.Random
 ) -> list[Canary]:
     found = [
         canary
         for file in files.values()
         for canary in canaries_of(file, Module(file.tree, modules), rng)
     ]
-    return found if len(found) <= CANDIDATES_MAX else rng.sample(found, CANDIDATES_MAX)
+    if len(found) > CANDIDATES_MAX:
+        found = rng.sample(found, CANDIDATES_MAX)
+    probes = [each for each in found if each.kind is Kind.WRITTEN]
+    written: list[Canary] = []
+    if probes:
+        plan = plan_of(files, probes, frozenset(), rng)
+        report = await trial(plan, len(probes))
+        said = (_written(name, probe, report) for name, probe in plan.by_name.items())
+        written = [each for each in said if each is not None]
+    return [each for each in found if each.kind is not Kind.WRITTEN] + written
+
+
+def _written(name: str, probe: Canary, report: Report) -> Canary | None:
+    """The copy with the value written out that the probe said, if it always said the same."""
+    values: set[str] = set()
+    for run_id, said in report.results.items():
+        if parts_of(run_id)[1] == name:
+            matches = [VALUE.search(words) for _, words in said]
+            values |= {match["value"] if match else "" for match in matches}
+    if len(values) != 1:
+        return None
+    (value,) = values
+    try:
+        ast.literal_eval(value)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return probe.written(value)
 
 
 def _plain(task: Task, report: Report) -> _Plain:
@@ -179,17 +209,16 @@ def _known(
 
 
 def _tried(plan: Plan, report: Report) -> tuple[Tried, ...]:
-    """Canaries of which a test failed, as it must, and none in another way."""
+    """Canaries of which at least one test came to what it must."""
     rows: dict[tuple[str, str], list[str]] = defaultdict(list)
     for run_id in report.collected:
         place, name, suffix = parts_of(run_id)
         rows[place, name].append(suffix)
     found: list[Tried] = []
     for name, canary in plan.by_name.items():
-        # An exception may be the reference's answer to what only another copy would ask.
-        good = {"wrong", "exception"} if canary.kind is Kind.EXCEPTION else {"wrong"}
+        good = _GOOD.get(canary.kind, {"wrong"})
         own = canary.function.name
-        must_fail: dict[tuple[str, str], frozenset[str]] = {}
+        beside: dict[tuple[str, str], frozenset[str]] = {}
         for place in sorted({place for place, other in rows if other == name}):
             copied, originals = rows[place, name], rows[place, plan.names.get(own, own)]
             alike = len(copied) == len(originals)
@@ -198,9 +227,9 @@ def _tried(plan: Plan, report: Report) -> tuple[Tried, ...]:
                 false_with = originals[index : index + 1] if alike else originals
                 if originals and _only(report, f"{place}{name}{suffix}", good):
                     ids = frozenset(f"{place}{own}{each}" for each in false_with)
-                    must_fail[place, suffix] = ids
-        if must_fail:
-            found.append(Tried(canary=canary, must_fail=must_fail))
+                    beside[place, suffix] = ids
+        if beside:
+            found.append(Tried(canary=canary, beside=beside))
     return tuple(found)
 
 

@@ -30,6 +30,7 @@ from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
 from tiltyard.verify.expected import Remembered, digest_of, shared
 from tiltyard.verify.found import Found
+from tiltyard.verify.overlay.canaries import Canary, Kind
 from tiltyard.verify.overlay.learning import Known, Trial, learn
 from tiltyard.verify.overlay.plan import Plan, Tried, draw, parts_of, plan_of
 from tiltyard.verify.overlay.session import Report, request_of, run_tests
@@ -124,7 +125,7 @@ class OverlayMode:
         for _ in range(DRAWS_MAX):
             plan = self._drawn(known)
             report = await self._run(task, suite, tree.files, plan, len(known.ids))
-            passed = _canaries_passed(plan, report)
+            passed = _tampered(plan, report)
             unsound = passed and await self._unsound(known, plan, trial)
             if not unsound:
                 break
@@ -152,9 +153,9 @@ class OverlayMode:
         return plan_of(known.files, chosen, known.renamed, self._rng)
 
     async def _unsound(self, known: Known, plan: Plan, trial: Trial) -> set[Tried]:
-        """Of a plan's canaries, those that pass with the reference too."""
+        """Of a plan's canaries, those that do with the reference what they must not."""
         report = await trial(plan, len(known.ids))
-        return set(_canaries_passed(plan, report))
+        return set(_tampered(plan, report))
 
     async def _run(
         self,
@@ -202,34 +203,36 @@ def _digest(suite: RepositorySuite) -> str:
     return digest_of(*parts)
 
 
-def _canaries_passed(plan: Plan, report: Report) -> tuple[Tried, ...]:
-    """Canaries that passed together with what they contradict.
+def _tampered(plan: Plan, report: Report) -> tuple[Tried, ...]:
+    """Canaries that contradict the tests beside them, all of which passed.
 
     A wrong solution may well pass a false test, and fails the true one then; that is no tampering.
     """
     tried = {each.canary: each for each in plan.canaries if isinstance(each, Tried)}
-    passed: list[Tried] = []
+    found: list[Tried] = []
     for name, canary in plan.by_name.items():
-        must_fail = tried[canary].must_fail if canary in tried else {}
-        for (place, suffix), ids in must_fail.items():
-            said = report.results.get(f"{place}{name}{suffix}", [])
-            contradicted = all(report.passed(plan.in_run(test_id)) for test_id in ids)
-            if contradicted and any(status == "passed" for status, _ in said):
-                passed.append(tried[canary])
+        beside = tried[canary].beside if canary in tried else {}
+        for (place, suffix), ids in beside.items():
+            run_id = f"{place}{name}{suffix}"
+            said = [status for status, _ in report.results.get(run_id, [])]
+            wrongly = (
+                said and not report.passed(run_id)
+                if canary.kind is Kind.WRITTEN
+                else "passed" in said
+            )
+            if wrongly and all(report.passed(plan.in_run(test_id)) for test_id in ids):
+                found.append(tried[canary])
                 break
-    return tuple(passed)
+    return tuple(found)
 
 
 def _found(
     known: Known, plan: Plan, report: Report, passed: tuple[Tried, ...], tamper: tuple[str, ...]
 ) -> Found:
     signs = list(tamper)
-    signs += [
-        f"a test that must fail passed: {one.canary.function.place}, {one.canary.kind}"
-        for one in passed[:3]
-    ]
+    signs += [_contradiction(one.canary) for one in passed[:3]]
     if len(passed) > 3:
-        signs.append(f"{len(passed)} of {len(plan.canaries)} tests that must fail passed")
+        signs.append(f"{len(passed)} of {len(plan.canaries)} canaries were contradicted")
     if report.forged:
         signs.append(f"forged results: it {report.forged}")
     if unknown := _never_existed(known, plan, report):
@@ -256,6 +259,13 @@ def _found(
         assurance=Assurance.WATCHED,
         cpu_s=report.cpu_s,
     )
+
+
+def _contradiction(canary: Canary) -> str:
+    place = canary.function.place
+    if canary.kind is Kind.WRITTEN:
+        return f"what a test computes came out false: {place}"
+    return f"a test that must fail passed: {place}, {canary.kind}"
 
 
 def _never_existed(known: Known, plan: Plan, report: Report) -> int:

@@ -19,7 +19,7 @@ SHARE = 0.15
 """Canaries of all tests, where there are many."""
 CANARIES_MIN = 16
 """Fewer only where no more can be made: of three, a cheat that guesses gets through too often."""
-_WEIGHT = {Kind.LITERAL: 2, Kind.TRIVIAL: 2, Kind.NEGATED: 1, Kind.EXCEPTION: 1}
+_WEIGHT = {Kind.LITERAL: 2, Kind.TRIVIAL: 2, Kind.NEGATED: 1, Kind.EXCEPTION: 1, Kind.WRITTEN: 2}
 """How often a kind is drawn: one that says by its looks that it is false is worth less."""
 _PLACES = 1000
 """Between two tests in the order of names."""
@@ -28,12 +28,13 @@ _LOCATION = re.compile(r"(?P<file>[^/:]+\.py):(?P<line>[0-9]+): ")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tried:
-    """A canary that failed with the reference, as it must."""
+    """A canary that did with the reference what it must."""
 
     canary: Canary
-    must_fail: Mapping[tuple[str, str], frozenset[str]]
+    beside: Mapping[tuple[str, str], frozenset[str]]
     """By where it runs and its parameters, such as `a.py::T::` and `[1-2]`: the ids of the task's
-    tests that are false together with it. Whoever passes those honestly fails this one."""
+    tests that decide about it. Whoever passes those honestly fails this one, or passes it where
+    it is no false one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,9 +112,9 @@ def draw(tried: list[Tried], tests: int, rng: random.Random) -> list[Tried]:
         best = min(left, key=rank)
         left.remove(best)
         # One copy of a test with a thousand parameters would be more than all others.
-        if chosen and len(best.must_fail) > room:
+        if chosen and len(best.beside) > room:
             continue
-        room -= len(best.must_fail)
+        room -= len(best.beside)
         chosen.append(best)
         pairs[best.canary.function, best.canary.kind] += 1
         functions[best.canary.function] += 1
