@@ -311,11 +311,8 @@ def _trivial(expected: ast.expr) -> tuple[bytes, ...]:
 
 def _parses(file: SourceFile, function: TestFunction, edits: list[Edit]) -> bool:
     try:
-        ast.parse(
-            file.content[: function.start]
-            + edited(file.content, edits, function.start, function.end)
-            + file.content[function.end :]
-        )
+        text = edited(file.content, edits, function.start, function.end)
+        ast.parse(b"if True:\n" + text if function.node.col_offset else text)
     except (SyntaxError, ValueError):
         return False
     return True

@@ -1,6 +1,7 @@
 """What is found out about a suite with its reference: which tests there are, which copies fail."""
 
 import ast
+import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
@@ -93,11 +94,7 @@ def _functions(files: Mapping[str, SourceFile], path: str) -> tuple[TestFunction
 async def _candidates(
     files: Mapping[str, SourceFile], modules: frozenset[str], trial: Trial, rng: random.Random
 ) -> list[Canary]:
-    found = [
-        canary
-        for file in files.values()
-        for canary in canaries_of(file, Module(file.tree, modules), rng)
-    ]
+    found = await asyncio.to_thread(_copies, files, modules, rng)
     if len(found) > CANDIDATES_MAX:
         found = rng.sample(found, CANDIDATES_MAX)
     probes = [each for each in found if each.kind is Kind.WRITTEN]
@@ -108,6 +105,16 @@ async def _candidates(
         said = (_written(name, probe, report) for name, probe in plan.by_name.items())
         written = [each for each in said if each is not None]
     return [each for each in found if each.kind is not Kind.WRITTEN] + written
+
+
+def _copies(
+    files: Mapping[str, SourceFile], modules: frozenset[str], rng: random.Random
+) -> list[Canary]:
+    return [
+        canary
+        for file in files.values()
+        for canary in canaries_of(file, Module(file.tree, modules), rng)
+    ]
 
 
 def _written(name: str, probe: Canary, report: Report) -> Canary | None:

@@ -123,7 +123,7 @@ class OverlayMode:
         key = await self._key(suite, task)
         known = await self._known.get(key, partial(learn, task, tests_of(suite), trial))
         for _ in range(DRAWS_MAX):
-            plan = self._drawn(known)
+            plan = await asyncio.to_thread(self._drawn, known)
             report = await self._run(task, suite, tree.files, plan, len(known.ids))
             passed = _tampered(plan, report)
             unsound = passed and await self._unsound(known, plan, trial)
