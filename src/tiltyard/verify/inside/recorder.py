@@ -8,8 +8,10 @@ A status is "passed", "wrong" (an assertion), "exception", "skipped" (also an ex
 "gone" (one of the exceptions named to it) or "not_passed".
 """
 
+import linecache
 import os
 import sys
+import traceback
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -36,6 +38,10 @@ class Recorder:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         self.ids = [item.nodeid for item in items]
+        # What pytest would say of a failure takes ten times as long as a test, and is not heard.
+        silenced: list[Any] = [*items]
+        for item in silenced:
+            item.repr_failure = item._repr_failure_py = unsaid
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -72,29 +78,65 @@ def error_lines(text: str) -> str:
     return "\n".join(lines) or text
 
 
+def unsaid(*_: Any, **__: Any) -> str:
+    return "failed"
+
+
 def words_of(call: pytest.CallInfo[None], report: pytest.TestReport) -> str:
     """Where a test failed and with what; values are not shown, because they may be huge."""
     if call.excinfo is None:
         return report.outcome
     where = ""
-    for entry in call.excinfo.traceback:
-        if str(entry.path).startswith(TESTS):
-            where = f"{os.path.basename(entry.path)}:{entry.lineno + 1}: {entry.statement}"
+    for frame, line in traceback.walk_tb(call.excinfo.tb):
+        path = frame.f_code.co_filename
+        if path.startswith(TESTS):
+            where = f"{os.path.basename(path)}:{line}: {linecache.getline(path, line).strip()}"
     return f"{where} - {call.excinfo.exconly()[:WORDS_MAX]}"[:WORDS_MAX]
+
+
+OFF = (
+    *("cacheprovider", "terminal", "unraisableexception", "threadexception", "faulthandler"),
+    *("pastebin", "stepwise", "setuponly", "setupplan"),
+)
+"""Parts of pytest that neither a test nor a fixture needs, and that take a third of a short run."""
+WARM = """
+import unittest
+
+import pytest
+
+
+@pytest.fixture
+def one():
+    yield 1
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_warm(n, one, tmp_path, monkeypatch):
+    with pytest.raises(ZeroDivisionError):
+        n / 0
+    assert n == pytest.approx(one)
+
+
+class Test(unittest.TestCase):
+    def test_equal(self):
+        self.assertEqual([1], [2])
+"""
 
 
 def options(directory: str) -> list[str]:
     """Nothing of the environment, nothing printed, and no explanation of a failed comparison: to
     set two large values against each other line by line takes longer than any test may."""
-    off = [word for name in ("cacheprovider", "terminal") for word in ("-p", f"no:{name}")]
+    off = [word for name in OFF for word in ("-p", f"no:{name}")]
     return ["-c", "/dev/null", f"--rootdir={directory}", *off, "--assert=plain"]
 
 
 def warm_up() -> None:
-    """Runs pytest once before any run, so that its own imports and caches are paid for here."""
+    """Runs pytest once before any run, so that its own imports and caches are paid for here: also
+    those of a test that fails."""
     directory = "/tmp/warm"
     os.makedirs(directory)
     with open(f"{directory}/test_warm.py", "w") as file:
-        file.write("def test_warm():\n    assert [1] == [1]\n")
-    pytest.main([*options(directory), f"{directory}/test_warm.py"])
+        file.write(WARM)
+    heard = Recorder(lambda _: None)
+    pytest.main([*options(directory), f"{directory}/test_warm.py"], plugins=[heard])
     sys.modules.pop("test_warm", None)

@@ -236,7 +236,8 @@ def _tried(plan: Plan, report: Report) -> tuple[Tried, ...]:
                     ids = frozenset(f"{place}{own}{each}" for each in false_with)
                     beside[place, suffix] = ids
         if beside:
-            found.append(Tried(canary=canary, beside=beside))
+            runs = sum(len(suffixes) for (_, other), suffixes in rows.items() if other == name)
+            found.append(Tried(canary=canary, beside=beside, tests=runs))
     return tuple(found)
 
 

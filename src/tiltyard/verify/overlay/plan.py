@@ -35,6 +35,8 @@ class Tried:
     """By where it runs and its parameters, such as `a.py::T::` and `[1-2]`: the ids of the task's
     tests that decide about it. Whoever passes those honestly fails this one, or passes it where
     it is no false one."""
+    tests: int = 1
+    """How many tests it is, with its parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,9 +114,9 @@ def draw(tried: list[Tried], tests: int, rng: random.Random) -> list[Tried]:
         best = min(left, key=rank)
         left.remove(best)
         # One copy of a test with a thousand parameters would be more than all others.
-        if chosen and len(best.beside) > room:
+        if chosen and best.tests > room:
             continue
-        room -= len(best.beside)
+        room -= best.tests
         chosen.append(best)
         pairs[best.canary.function, best.canary.kind] += 1
         functions[best.canary.function] += 1
