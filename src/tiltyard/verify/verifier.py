@@ -16,12 +16,13 @@ import structlog
 
 from tiltyard.core.errors import GraderError, SandboxError, UnsoundTask
 from tiltyard.core.execution import SandboxSpec
-from tiltyard.core.task import ScriptSuite, Submission, Task
+from tiltyard.core.task import RepositorySuite, ScriptSuite, Submission, Task
 from tiltyard.core.verdict import Component, Outcome, Verdict
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.found import Found
+from tiltyard.verify.overlay.mode import OverlayMode
 from tiltyard.verify.provenance import provenance_of
 from tiltyard.verify.script.mode import ScriptMode
 from tiltyard.verify.split.mode import SplitMode
@@ -29,6 +30,7 @@ from tiltyard.verify.state.observe import StateChecks
 from tiltyard.verify.submission import reference_of, whole_problem
 
 VERSION = "split-1"
+OVERLAY_VERSION = "overlay-1"
 TRIES = 2
 TIME_LIMIT_S_MAX = 3600.0
 
@@ -53,12 +55,16 @@ class Verifier:
         self._split = SplitMode(provider, interpreter=interpreter, spec=spec, cells_max=cells_max)
         self._script = ScriptMode(provider, spec=spec)
         self._state = StateChecks(provider, interpreter=interpreter, spec=spec)
+        self._overlay = OverlayMode(
+            provider, interpreter=interpreter, spec=spec, cells_max=cells_max
+        )
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._opened.enter_async_context(self._split)
         await self._opened.enter_async_context(self._script)
         await self._opened.enter_async_context(self._state)
+        await self._opened.enter_async_context(self._overlay)
         return self
 
     async def __aexit__(
@@ -72,7 +78,9 @@ class Verifier:
     @property
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
-        return sum(each.sandboxes for each in (self._split, self._script, self._state))
+        return sum(
+            each.sandboxes for each in (self._split, self._overlay, self._script, self._state)
+        )
 
     async def verify(self, task: Task, submission: Submission) -> Verdict:
         """Judges a submission. Raises only when cancelled."""
@@ -135,6 +143,8 @@ class Verifier:
             )
         if problem := whole_problem(submission):
             return Found(problem=problem, tamper=(problem,))
+        if isinstance(task.hidden, RepositorySuite):
+            return await self._overlay.judge(task, submission)
         if isinstance(task.hidden, ScriptSuite):
             return await self._script.judge(task, submission)
         return await self._split.judge(task, submission)

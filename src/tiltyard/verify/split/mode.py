@@ -4,9 +4,7 @@ A submission is judged by `SplitMode.judge`; what is a fault of ours is raised, 
 (`verify/verifier.py`) decides what becomes of it.
 """
 
-import asyncio
-import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib import resources
@@ -19,6 +17,7 @@ from tiltyard.core.task import CallSuite, PytestSuite, Submission, Task
 from tiltyard.core.verdict import Assurance, Check, CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
+from tiltyard.verify.expected import Remembered, digest_of, shared
 from tiltyard.verify.found import Found
 from tiltyard.verify.split.calls import EncodedSuites, judge_calls
 from tiltyard.verify.split.candidate import Candidate
@@ -27,17 +26,12 @@ from tiltyard.verify.split.pytests import FileReport, checks_of, run_file, test_
 from tiltyard.verify.submission import take
 
 TESTER_EXTRA_S = 3.0
-SUITES_KEPT_MAX = 1_000
-"""Test ids are kept for the suites seen last; those of an older one are found again."""
-
-CheckReference = Callable[[], Awaitable[tuple[str, ...]]]
-"""Returns the ids of a task's tests when its reference passes all; raises `GraderError`."""
 
 
-def _program(main: str) -> ZygoteProgram:
+def _program(main: str, also: Mapping[str, str]) -> ZygoteProgram:
     inside = resources.files(__package__) / "inside"
     files = {name: (inside / name).read_text() for name in ("codec.py", main)}
-    return ZygoteProgram(files=files, main=main)
+    return ZygoteProgram(files={**files, **also}, main=main)
 
 
 class SplitMode:
@@ -50,19 +44,18 @@ class SplitMode:
         self._candidates = ZygoteCells(
             provider,
             interpreter=interpreter,
-            program=_program("candidate.py"),
+            program=_program("candidate.py", {}),
             spec=spec,
             cells_max=cells_max,
         )
         self._testers = ZygoteCells(
             provider,
             interpreter=interpreter,
-            program=_program("tester.py"),
+            program=_program("tester.py", shared("recorder.py")),
             spec=spec,
             cells_max=cells_max,
         )
-        self._expected: dict[str, tuple[str, ...]] = {}
-        self._expecting: dict[str, asyncio.Lock] = {}
+        self._expected = Remembered[tuple[str, ...]]()
         self._encoded = EncodedSuites()
         self._opened = AsyncExitStack()
 
@@ -110,7 +103,7 @@ class SplitMode:
         requests = self._encoded.requests_of(suite)
         if not task.reference_checked:
             key = _calls_key(task, suite, requests)
-            await self._expected_ids(key, partial(self._checked_calls, task, suite, requests))
+            await self._expected.get(key, partial(self._checked_calls, task, suite, requests))
         return await self._run_calls(task, source, suite, requests)
 
     async def _run_calls(
@@ -128,27 +121,12 @@ class SplitMode:
         self, task: Task, source: bytes, suite: PytestSuite
     ) -> tuple[tuple[Check, ...], float]:
         check = partial(self._checked_tests, task, suite)
-        expected = await self._expected_ids(_suite_key(task, suite), check)
+        expected = await self._expected.get(_suite_key(task, suite), check)
         reports, cpu_s = await self._pytest_reports(task, source, suite)
         if any(report.cut for report in reports):
             # Was it the values, or the tests? With the reference's values they must get through.
             await check()
         return checks_of(expected, reports), cpu_s
-
-    async def _expected_ids(self, key: str, check: CheckReference) -> tuple[str, ...]:
-        """The tests there are, fixed with the reference, which must pass every one of them.
-
-        That it passes is remembered; that it fails is not, because on a machine that is starved of
-        CPU a right reference may run out of time.
-        """
-        async with self._expecting.setdefault(key, asyncio.Lock()):
-            if key not in self._expected:
-                self._expected[key] = await check()
-                while len(self._expected) > SUITES_KEPT_MAX:
-                    oldest = next(iter(self._expected))
-                    self._expected.pop(oldest)
-                    self._expecting.pop(oldest, None)
-            return self._expected[key]
 
     async def _checked_calls(
         self, task: Task, suite: CallSuite, requests: tuple[bytes, ...]
@@ -218,16 +196,9 @@ def _calls_key(task: Task, suite: CallSuite, requests: tuple[bytes, ...]) -> str
         codec.encode((case.expected, case.raises, case.arguments_kept)) for case in suite.cases
     )
     limits = f"{suite.float_tolerance!r} {task.time_limit_s!r}".encode()
-    return _digest(task.module.encode(), task.reference.encode(), limits, *requests, *expected)
+    return digest_of(task.module.encode(), task.reference.encode(), limits, *requests, *expected)
 
 
 def _suite_key(task: Task, suite: PytestSuite) -> str:
     texts = (text for item in sorted(suite.files.items()) for text in item)
-    return _digest(*(text.encode() for text in (task.module, task.reference, *texts)))
-
-
-def _digest(*parts: bytes) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()
+    return digest_of(*(text.encode() for text in (task.module, task.reference, *texts)))
