@@ -1,16 +1,14 @@
 """Who is blamed when something does not get through: the solution, the tests, or us."""
 
 import asyncio
-import os
-import signal
 
 import pytest
 
-from sandbox.processes import children, supervisors
 from tiltyard.core.task import CallSuite, PytestSuite
 from tiltyard.core.verdict import CheckStatus, Outcome
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.verify.verifier import Verifier
+from verify.processes import kill_runs
 from verify.tasks import CALLS, REFERENCE, SPEC, TESTS, WRONG, answer, task, value_of
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.asyncio(loop_scope="module")]
@@ -84,20 +82,6 @@ def f():
 
 
 SLOW_READER = REFERENCE + "\nimport time\ntime.sleep(0.3)\n"
-
-
-async def kill_runs(*, times: int) -> int:
-    """Kills the supervisors of cells in which something runs, so many times."""
-    killed = 0
-    while killed < times:
-        await asyncio.sleep(0)
-        for supervisor in supervisors():
-            if killed < times and any(children(zygote) for zygote in children(supervisor)):
-                os.kill(supervisor, signal.SIGKILL)
-                killed += 1
-                while children(supervisor):  # noqa: ASYNC110 - nobody tells us
-                    await asyncio.sleep(0)
-    return killed
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """What is taken of a submission, and what in it looks like reaching for the verifier. Pure."""
 
-import fnmatch
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,20 +14,12 @@ from tiltyard.core.task import (
     Task,
 )
 from tiltyard.verify.evidence import plain
+from tiltyard.verify.signs import configures, hides
 
 SOURCE_BYTES_MAX = 1024 * 1024
 WHOLE = "."
 """The path that stands for a submission as a whole."""
 SIGNS_MAX = 50
-_PROTECTED = (
-    *("conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"),
-    *("sitecustomize.py", "usercustomize.py", "*.pth", "*.pyc", ".coveragerc"),
-)
-_RUNNERS = frozenset({"pytest", "_pytest", "pluggy", "hypothesis"})
-_HARMLESS = frozenset({"test", "this", "antigravity", "idlelib", "turtledemo"})
-"""Of the standard library, but nothing in a test run imports them: an agent's scratch `test.py`
-reaches for nothing."""
-_HIDING = _RUNNERS | sys.stdlib_module_names - _HARMLESS
 _UNSAFE = frozenset({Odd.FIFO, Odd.DEVICE, Odd.HARD_LINK, Odd.TOO_LARGE, Odd.CHANGED})
 """What would have hung, led astray or filled a verifier that copies whatever there is. The others
 are what work leaves behind: a server's socket, a directory without permissions."""
@@ -125,15 +115,13 @@ def _signs(task: Task, submission: Submission) -> Iterator[str]:
 def _reach(tests: frozenset[str], path: str, content: bytes) -> str:
     """What a file of this path would do to an ordinary test run; empty when nothing."""
     name = path.rsplit("/", 1)[-1]
-    # What lies deeper hides nothing: only the top directory is where modules are looked for.
-    top = path.split("/", 1)[0].removesuffix(".py")
     if _is_left_by_python(path, content):
         return ""
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _PROTECTED):
+    if configures(path):
         return "ships a file that configures test runs"
     if name in tests:
         return "ships a file of the tests' name"
-    if top in _HIDING:
+    if hides(path):
         return "ships a module that hides an installed one"
     return ""
 

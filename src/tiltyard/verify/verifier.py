@@ -18,12 +18,13 @@ import structlog
 
 from tiltyard.core.errors import GraderError, SandboxError, UnsoundTask
 from tiltyard.core.execution import SandboxSpec
-from tiltyard.core.task import ScriptSuite, Submission, Task
+from tiltyard.core.task import RepositorySuite, ScriptSuite, Submission, Task
 from tiltyard.core.verdict import Component, Outcome, Verdict
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.found import Found
+from tiltyard.verify.overlay.mode import OverlayMode
 from tiltyard.verify.provenance import mode_of, provenance_of
 from tiltyard.verify.script.mode import ScriptMode
 from tiltyard.verify.split.mode import SplitMode
@@ -58,6 +59,9 @@ class Verifier:
         self._script = ScriptMode(provider, spec=spec)
         self._state = StateChecks(provider, interpreter=interpreter, spec=spec)
         self._static = StaticChecks(provider, interpreter=interpreter, spec=spec)
+        self._overlay = OverlayMode(
+            provider, interpreter=interpreter, spec=spec, cells_max=cells_max
+        )
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -65,6 +69,7 @@ class Verifier:
         await self._opened.enter_async_context(self._script)
         await self._opened.enter_async_context(self._state)
         await self._opened.enter_async_context(self._static)
+        await self._opened.enter_async_context(self._overlay)
         return self
 
     async def __aexit__(
@@ -78,7 +83,7 @@ class Verifier:
     @property
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
-        rooms = (self._split, self._script, self._state, self._static)
+        rooms = (self._split, self._overlay, self._script, self._state, self._static)
         return sum(each.sandboxes for each in rooms)
 
     async def verify(self, task: Task, submission: Submission) -> Verdict:
@@ -148,6 +153,8 @@ class Verifier:
             )
         if problem := whole_problem(submission):
             return Found(problem=problem, tamper=(problem,))
+        if isinstance(task.hidden, RepositorySuite):
+            return await self._overlay.judge(task, submission)
         if isinstance(task.hidden, ScriptSuite):
             return await self._script.judge(task, submission)
         return await self._split.judge(task, submission, seed=seed)

@@ -1,18 +1,8 @@
 """Digests of suites: what a verdict depended on, and what a reference was checked with. Pure."""
 
-import hashlib
-from collections.abc import Iterable
-
 from tiltyard.core.task import CallSuite, ProgramSuite, PytestSuite, Task
+from tiltyard.verify.expected import digest_of
 from tiltyard.verify.split.inside import codec
-
-
-def digest(parts: Iterable[bytes]) -> str:
-    """SHA-256, in hex, of parts that cannot run into each other."""
-    made = hashlib.sha256()
-    for part in parts:
-        made.update(len(part).to_bytes(8, "little") + part)
-    return made.hexdigest()
 
 
 def of_calls(suite: CallSuite, requests: tuple[bytes, ...]) -> str:
@@ -21,13 +11,13 @@ def of_calls(suite: CallSuite, requests: tuple[bytes, ...]) -> str:
         codec.encode((case.id, case.expected, case.raises, case.arguments_kept, case.compare.value))
         for case in suite.cases
     )
-    return digest((repr(suite.float_tolerance).encode(), *requests, *expected))
+    return digest_of(*(repr(suite.float_tolerance).encode(), *requests, *expected))
 
 
 def of_tests(suite: PytestSuite) -> str:
     """Of all test files. Raises UnicodeError."""
     texts = (text for item in sorted(suite.files.items()) for text in item)
-    return digest((str(suite.inplace).encode(), *(text.encode() for text in texts)))
+    return digest_of(*(str(suite.inplace).encode(), *(text.encode() for text in texts)))
 
 
 def of_programs(suite: ProgramSuite) -> str:
@@ -42,10 +32,10 @@ def of_programs(suite: ProgramSuite) -> str:
         )
     )
     texts = (*said, repr(suite.float_tolerance))
-    return digest((*(text.encode() for text in texts), *cases))
+    return digest_of(*(*(text.encode() for text in texts), *cases))
 
 
 def with_reference(task: Task, suite: str) -> str:
     """Of a suite's digest and all else that decides how the task's reference does."""
     texts = (task.module, task.reference, repr(task.time_limit_s), suite)
-    return digest(text.encode() for text in texts)
+    return digest_of(*(text.encode() for text in texts))

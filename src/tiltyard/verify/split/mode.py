@@ -4,9 +4,7 @@ A submission is judged by `SplitMode.judge`; what is a fault of ours is raised, 
 (`verify/verifier.py`) decides what becomes of it.
 """
 
-import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -21,6 +19,7 @@ from tiltyard.core.task import CallSuite, Compare, ProgramSuite, PytestSuite, Su
 from tiltyard.core.verdict import Assurance, Check, CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
+from tiltyard.verify.expected import Remembered, shared
 from tiltyard.verify.found import Found
 from tiltyard.verify.split.calls import EncodedSuites, judge_calls, requests_of
 from tiltyard.verify.split.candidate import Candidate
@@ -33,9 +32,7 @@ from tiltyard.verify.submission import take
 
 TESTER_EXTRA_S = 3.0
 PROXIES = ("wire.py", "errors.py", "proxies.py")
-"""What a tester is made of beside its own file."""
-SUITES_KEPT_MAX = 1_000
-"""Test ids are kept for the suites seen last; those of an older one are found again."""
+"""What a tester is made of beside its own file and the recorder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +43,13 @@ class Checked:
     fixed: Fixed = field(default_factory=Fixed)
 
 
-CheckReference = Callable[[], Awaitable[Checked]]
-"""Runs a task's reference; raises `GraderError` when it does not pass."""
-
-
 def program(main: str) -> ZygoteProgram:
     """What runs inside: `candidate.py` with a solution or `tester.py` with its tests."""
     inside = resources.files(__package__) / "inside"
-    names = ("codec.py", *(PROXIES if main == "tester.py" else ()), main)
-    return ZygoteProgram(files={name: (inside / name).read_text() for name in names}, main=main)
+    tester = main == "tester.py"
+    names = ("codec.py", *(PROXIES if tester else ()), main)
+    files = {name: (inside / name).read_text() for name in names}
+    return ZygoteProgram(files=files | (shared("recorder.py") if tester else {}), main=main)
 
 
 class SplitMode:
@@ -81,8 +76,7 @@ class SplitMode:
         self._programs = Programs(
             provider, spec=spec, python=interpreter.python, sandboxes_max=cells_max
         )
-        self._expected: dict[str, Checked] = {}
-        self._expecting: dict[str, asyncio.Lock] = {}
+        self._expected = Remembered[Checked]()
         self._encoded = EncodedSuites()
         self._opened = AsyncExitStack()
 
@@ -156,7 +150,9 @@ class SplitMode:
         encoded = self._encoded.of(suite)
         if not task.reference_checked:
             key = with_reference(task, encoded.digest)
-            await self._checked(key, partial(self._checked_calls, task, suite, encoded.requests))
+            await self._expected.get(
+                key, partial(self._checked_calls, task, suite, encoded.requests)
+            )
         checks, cpu_s = await self._run_calls(task, source, suite, encoded.requests)
         return checks, cpu_s, encoded.digest
 
@@ -197,7 +193,7 @@ class SplitMode:
     ) -> tuple[tuple[Check, ...], float, str]:
         check = partial(self._checked_tests, task, suite)
         digest = of_tests(suite)
-        expected = await self._checked(with_reference(task, digest), check)
+        expected = await self._expected.get(with_reference(task, digest), check)
         reports, cpu_s = await self._pytest_reports(task, source, suite, expected.fixed)
         if any(report.cut for report in reports):
             # Was it the values, or the tests? With the reference's values they must get through.
@@ -210,7 +206,7 @@ class SplitMode:
         digest = of_programs(suite)
         if not task.reference_checked:
             check = partial(self._checked_programs, task, suite)
-            await self._checked(with_reference(task, digest), check)
+            await self._expected.get(with_reference(task, digest), check)
         checks, cpu_s = await self._programs.judge(task, source, suite)
         return checks, cpu_s, digest
 
@@ -220,21 +216,6 @@ class SplitMode:
         checked = Checked(ids=_passed_ids(task, checks))
         await self._programs.try_checker(task, suite)
         return checked
-
-    async def _checked(self, key: str, check: CheckReference) -> Checked:
-        """The tests there are, fixed with the reference, which must pass every one of them.
-
-        That it passes is remembered; that it fails is not, because on a machine that is starved of
-        CPU a right reference may run out of time.
-        """
-        async with self._expecting.setdefault(key, asyncio.Lock()):
-            if key not in self._expected:
-                self._expected[key] = await check()
-                while len(self._expected) > SUITES_KEPT_MAX:
-                    oldest = next(iter(self._expected))
-                    self._expected.pop(oldest)
-                    self._expecting.pop(oldest, None)
-            return self._expected[key]
 
     async def _checked_calls(
         self, task: Task, suite: CallSuite, requests: tuple[bytes, ...]

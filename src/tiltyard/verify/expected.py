@@ -1,0 +1,49 @@
+"""What is found out once about a suite with its reference and then remembered, for every mode."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from importlib import resources
+from typing import Generic, TypeVar
+
+SUITES_KEPT_MAX = 1_000
+"""Kept for the suites seen last; what is known of an older one is found again."""
+
+Known = TypeVar("Known")
+
+
+class Remembered(Generic[Known]):
+    """Results by the digest of all that they depend on; each is found by one caller at a time.
+
+    That a reference passes is remembered; that it fails is not, because on a machine that is
+    starved of CPU a right reference may run out of time.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, Known] = {}
+        self._finding: dict[str, asyncio.Lock] = {}
+
+    async def get(self, key: str, find: Callable[[], Awaitable[Known]]) -> Known:
+        """What is known under `key`, found by `find` when nothing is. Raises what `find` does."""
+        async with self._finding.setdefault(key, asyncio.Lock()):
+            if key not in self._known:
+                self._known[key] = await find()
+                while len(self._known) > SUITES_KEPT_MAX:
+                    oldest = next(iter(self._known))
+                    self._known.pop(oldest)
+                    self._finding.pop(oldest, None)
+            return self._known[key]
+
+
+def digest_of(*parts: bytes) -> str:
+    """One digest of several byte strings, each told apart from its neighbours."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
+
+
+def shared(name: str) -> dict[str, str]:
+    """A file that several modes ship into their sandboxes, by its name there."""
+    inside = resources.files("tiltyard.verify") / "inside"
+    return {name: (inside / name).read_text()}

@@ -1,0 +1,1 @@
+"""What modes ship into their sandboxes in common. Imports nothing of Tiltyard."""

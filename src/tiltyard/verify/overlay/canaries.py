@@ -1,0 +1,318 @@
+"""Tests that must fail: copies of a task's own tests with a false expectation. Pure.
+
+And some that must not: where a test computes what it expects, a copy with the value written out
+shows when the computing was tampered with, such as a `sorted` that sorts nothing.
+
+What makes a copy sound is that whoever passes the original cannot pass the copy honestly, whatever
+else a right solution does. So only what a test expects is changed, never what it gives a solution
+(`fixed.py`), and only where the original is certain to get there.
+"""
+
+import ast
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from tiltyard.verify.overlay.fixed import Module, Origin, Scope, walk
+from tiltyard.verify.overlay.source import Edit, SourceFile, TestFunction, edited
+
+
+class Kind(StrEnum):
+    """What is false in a copy."""
+
+    LITERAL = "literal"
+    """A constant that is expected is another one, throughout the function."""
+    TRIVIAL = "trivial"
+    """What is expected is an empty value or nothing."""
+    NEGATED = "negated"
+    """An assertion is turned round."""
+    EXCEPTION = "exception"
+    """Another exception is expected."""
+    WRITTEN = "written"
+    """Nothing: what is expected is written out as a value. It passes where the original does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Canary:
+    """A copy of `function` that must fail."""
+
+    function: TestFunction
+    kind: Kind
+    edits: tuple[Edit, ...]
+
+    def written(self, value: str) -> "Canary":
+        """Of a probe, the copy with this value for what it asked."""
+        edits = tuple(replace(each, text=f"({value})".encode()) for each in self.edits)
+        return replace(self, edits=edits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Site:
+    """One assertion: what is wrong to expect of it, in each way."""
+
+    expected: tuple[ast.expr, ...] = ()
+    exact: bool = False
+    """Whether being expected means being equal."""
+    negation: Edit | None = None
+    error: ast.expr | None = None
+
+
+PER_KIND = {Kind.LITERAL: 3, Kind.TRIVIAL: 4, Kind.NEGATED: 1, Kind.EXCEPTION: 1, Kind.WRITTEN: 2}
+"""Copies of one function that are tried at most."""
+_VARIANTS = 3
+"""Other values for one literal. Whoever learns from the first of several what to answer has but one
+chance in four to have met the true one."""
+_PROBE = b"(_ for _ in ()).throw(AssertionError('<<' + repr((%b)) + '>>'))"
+VALUE = re.compile(r"AssertionError: <<(?P<value>.*)>>", re.DOTALL)
+"""What a probe says with the reference: the value that is expected."""
+OTHER_ERRORS = (
+    *("BufferError", "EOFError", "FloatingPointError", "ZeroDivisionError", "TimeoutError"),
+    *("ChildProcessError", "UnicodeError", "KeyError", "ImportError", "StopAsyncIteration"),
+)
+_LEAVES = {"skip", "xfail", "importorskip", "skipTest", "exit"}
+_EQUAL = {
+    *("assertEqual", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual"),
+    *("assertSequenceEqual", "assertMultiLineEqual", "assertCountEqual", "assertAlmostEqual"),
+}
+_PAIRS = (
+    *(
+        ("assertEqual", "assertNotEqual"),
+        ("assertTrue", "assertFalse"),
+        ("assertIs", "assertIsNot"),
+    ),
+    *(("assertIn", "assertNotIn"), ("assertIsNone", "assertIsNotNone")),
+    *(("assertIsInstance", "assertNotIsInstance"), ("assertLess", "assertGreaterEqual")),
+    *(("assertGreater", "assertLessEqual"), ("assertAlmostEqual", "assertNotAlmostEqual")),
+    ("assertRegex", "assertNotRegex"),
+)
+_OPPOSITE = {one: other for a, b in _PAIRS for one, other in ((a, b), (b, a))}
+_RAISES = {"raises", "assertRaises", "assertRaisesRegex"}
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_MANGLED = str.maketrans(f"{_LETTERS}0123456789", f"{_LETTERS[1:]}a1234567890")
+
+
+def canaries_of(file: SourceFile, module: Module, rng: random.Random) -> Iterator[Canary]:
+    """Copies of every test function in a file; each may still turn out to pass."""
+    for function in file.functions:
+        found: dict[Kind, list[Canary]] = {kind: [] for kind in Kind}
+        for kind, edits in _falsehoods(file, function, module, rng):
+            if _parses(file, function, edits):
+                found[kind].append(Canary(function=function, kind=kind, edits=tuple(edits)))
+        for kind, some in found.items():
+            yield from rng.sample(some, min(len(some), PER_KIND[kind]))
+
+
+def _falsehoods(
+    file: SourceFile, function: TestFunction, module: Module, rng: random.Random
+) -> Iterator[tuple[Kind, list[Edit]]]:
+    node = function.node
+    if any(map(_leaves_early, walk(node.body))):
+        return
+    scope = Scope(node, module)
+    sites = [site for each in _reached(node.body, scope) for site in _sites(file, each, scope)]
+    origins = [
+        (origin, site.exact)
+        for site in sites
+        for expected in site.expected
+        for origin in scope.origins(expected)
+    ]
+    unread = [
+        origin
+        for name, values in scope.sources.items()
+        if name not in scope.inputs
+        for value in values
+        if value is not None and scope.fixed(value)
+        for origin in scope.origins(value)
+    ]
+    everywhere = [origin for origin, _ in origins] + unread
+    for origin, exact in origins * _VARIANTS:
+        yield Kind.LITERAL, _changed(file, origin, everywhere, rng, exact=exact)
+    for site in sites:
+        for expected in site.expected:
+            start, end = file.span(expected)
+            for text in _trivial(expected):
+                yield Kind.TRIVIAL, [Edit(start=start, end=end, text=text)]
+            if any(isinstance(each, ast.Call | ast.Name) for each in ast.walk(expected)):
+                probe = _PROBE % file.text(expected)
+                yield Kind.WRITTEN, [Edit(start=start, end=end, text=probe)]
+        if site.negation is not None:
+            yield Kind.NEGATED, [site.negation]
+        if site.error is not None:
+            start, end = file.span(site.error)
+            said = file.text(site.error).decode()
+            other = rng.choice([name for name in OTHER_ERRORS if name not in said])
+            yield Kind.EXCEPTION, [Edit(start=start, end=end, text=other.encode())]
+
+
+def _leaves_early(node: ast.AST) -> bool:
+    match node:
+        case ast.Return() | ast.Yield() | ast.YieldFrom():
+            return True
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name in _LEAVES
+        case _:
+            return False
+
+
+def _reached(body: list[ast.stmt], scope: Scope) -> Iterator[ast.stmt]:
+    """Statements that whoever passes the test has gone through."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.With) and not any(map(_swallows, statement.items)):
+            yield from _reached(statement.body, scope)
+        # A loop over a table of the test's own, with at least one row.
+        if isinstance(statement, ast.For) and scope.fixed(statement.iter):
+            yield from _reached(statement.body, scope)
+
+
+def _swallows(item: ast.withitem) -> bool:
+    call = item.context_expr
+    name = _called(call) if isinstance(call, ast.Call) else ""
+    return name in _RAISES | {"suppress"}
+
+
+def _called(call: ast.Call) -> str:
+    match call.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+        case _:
+            return ""
+
+
+def _sites(file: SourceFile, statement: ast.stmt, scope: Scope) -> Iterator[_Site]:
+    match statement:
+        case ast.Assert(test=test):
+            start, end = file.span(test)
+            turned = Edit(start=start, end=end, text=b"not (" + file.text(test) + b")")
+            expected, exact = _expected(test, scope)
+            yield _Site(expected=expected, exact=exact, negation=turned)
+        case ast.Expr(value=ast.Call() as call):
+            yield from _call_sites(file, call, scope)
+        case ast.With(items=items):
+            for item in items:
+                if isinstance(item.context_expr, ast.Call):
+                    yield from _call_sites(file, item.context_expr, scope)
+
+
+def _call_sites(file: SourceFile, call: ast.Call, scope: Scope) -> Iterator[_Site]:
+    name = _called(call)
+    if name in _RAISES and call.args:
+        yield _Site(error=call.args[0])
+    elif name in _EQUAL | _OPPOSITE.keys() and isinstance(call.func, ast.Attribute):
+        turned = None
+        if name in _OPPOSITE:
+            _, end = file.span(call.func)
+            turned = Edit(start=end - len(name), end=end, text=_OPPOSITE[name].encode())
+        expected: tuple[ast.expr, ...] = ()
+        if name in _EQUAL:
+            scope.checks.add(call)
+            expected = _one_fixed(call.args[:2], scope)
+        yield _Site(expected=expected, negation=turned, exact=name != "assertAlmostEqual")
+
+
+def _expected(test: ast.expr, scope: Scope) -> tuple[tuple[ast.expr, ...], bool]:
+    match test:
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            approximate = any(
+                isinstance(each, ast.Call) and _called(each) == "approx"
+                for side in (left, right)
+                for each in ast.walk(side)
+            )
+            return _one_fixed([left, right], scope), not approximate
+        case ast.Call(func=func, args=args) if _checks(func, scope):
+            scope.checks.add(test)
+            fixed = tuple(each for each in args if scope.fixed(each))
+            return (fixed if len(fixed) < len(args) else ()), False
+        case _:
+            return (), False
+
+
+def _checks(func: ast.expr, scope: Scope) -> bool:
+    """Whether it is a function of the tests' own or of a library that compares."""
+    match func:
+        case ast.Name(id=name):
+            return name in scope.module.checkers | scope.module.libraries
+        case ast.Attribute(value=ast.Name(id=name)):
+            return name in scope.module.checkers | scope.module.libraries
+        case _:
+            return False
+
+
+def _one_fixed(sides: list[ast.expr], scope: Scope) -> tuple[ast.expr, ...]:
+    fixed = tuple(side for side in sides if scope.fixed(side))
+    return fixed if len(fixed) == 1 and len(sides) == 2 else ()
+
+
+def _changed(
+    file: SourceFile, origin: Origin, everywhere: list[Origin], rng: random.Random, *, exact: bool
+) -> list[Edit]:
+    """The constant, and its equals in all that is expected, as another one."""
+    old = origin.constant.value
+    new = repr(_other(old, rng, exact=exact)).encode()
+    same = {
+        file.span(each.via or each.constant): each
+        for each in (*everywhere, origin)
+        if type(each.constant.value) is type(old) and each.constant.value == old
+    }
+    edits: list[Edit] = []
+    for (start, end), each in same.items():
+        text = new
+        if each.via is not None and each.value is not None:
+            inside = file.span(each.value)
+            at = file.span(each.constant)
+            written = edited(file.content, [Edit(start=at[0], end=at[1], text=new)], *inside)
+            text = b"(" + written + b")"
+        edits.append(Edit(start=start, end=end, text=text))
+    return edits
+
+
+def _other(old: object, rng: random.Random, *, exact: bool) -> object:
+    """A value of the same look that is not the old one; far from it where near ones may do."""
+    match old:
+        case bool():
+            return not old
+        case int():
+            near = old + rng.choice((-1, 1)) * rng.randint(1, 9)
+            return near if exact else old * rng.randint(3, 9) + rng.choice((-1, 1)) * 1000
+        case float():
+            return old * rng.randint(3, 9) + 17.5
+        case str():
+            at = rng.randrange(len(old)) if old else 0
+            mangled = old[:at] + old[at : at + 1].lower().translate(_MANGLED) + old[at + 1 :]
+            return mangled if mangled.lower() != old.lower() else f"{old}{rng.choice('abcdefgh')}"
+        case bytes():
+            return old + b"x"
+        case complex():
+            return old + 17
+        case _:
+            return rng.choice((0, False, ""))
+
+
+def _trivial(expected: ast.expr) -> tuple[bytes, ...]:
+    match expected:
+        case ast.List() | ast.ListComp():
+            return (b"[]",)
+        case ast.Dict() | ast.DictComp():
+            return (b"{}",)
+        case ast.Set() | ast.SetComp():
+            return (b"set()",)
+        case ast.Tuple():
+            return (b"()",)
+        case ast.Constant(value=value):
+            empty = {str: b"''", bytes: b"b''", int: b"0", float: b"0.0", bool: b"0"}
+            return (empty.get(type(value), b"0"), b"None")
+        case ast.Call(func=ast.Name(id="sorted" | "list")):
+            return (b"[]",)
+        case _:
+            return (b"[]", b"0", b"''", b"None")
+
+
+def _parses(file: SourceFile, function: TestFunction, edits: list[Edit]) -> bool:
+    try:
+        text = edited(file.content, edits, function.start, function.end)
+        ast.parse(b"if True:\n" + text if function.node.col_offset else text)
+    except (SyntaxError, ValueError):
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""What runs inside the sandboxes of overlay mode. Imports nothing of Tiltyard."""

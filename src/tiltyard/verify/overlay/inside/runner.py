@@ -1,0 +1,68 @@
+"""Runs a project's tests in one process with the project. Runs inside; imports no Tiltyard.
+
+Messages are a u32 length and one encoded value:
+
+    from the host: ("run", [paths], [sizes], [test files], [import directories]), then the files'
+                   bytes one after the other
+    to the host:   ("result", test id, status, words)   as in `recorder.py`
+                   ("end", [collected test ids], words about collection errors)
+
+The project shares this process and may forge any of it. Which tests must fail is not known here.
+"""
+
+import os
+import socket
+import sys
+from typing import Any
+
+import codec
+from recorder import Recorder, options, pytest, warm_up
+
+WORKSPACE = "/workspace"
+# A project may have modules of these names; it must not find ours in their place.
+OURS = ("codec", "recorder")
+
+
+class Host:
+    """The channel to the host."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel = channel
+
+    def exactly(self, count: int) -> bytes:
+        parts = []
+        while count:
+            part = self.channel.recv(min(count, 1 << 20))
+            if not part:
+                os._exit(0)  # the host is done with this run
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    def message(self) -> Any:
+        return codec.decode(self.exactly(int.from_bytes(self.exactly(4), "little")))
+
+    def say(self, message: tuple[Any, ...]) -> None:
+        self.channel.sendall(codec.frame(codec.encode(message)))
+
+
+def serve(channel: socket.socket) -> None:
+    """One pytest session over the tests of one tree."""
+    host = Host(channel)
+    _, paths, sizes, chosen, places = host.message()
+    for path, size in zip(paths, sizes, strict=True):
+        target = os.path.join(WORKSPACE, path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "wb") as file:
+            file.write(host.exactly(size))
+    os.chdir(WORKSPACE)
+    sys.path[:0] = [os.path.normpath(os.path.join(WORKSPACE, place)) for place in places]
+    heard = Recorder(host.say)
+    arguments = [*options(WORKSPACE), f"--confcutdir={WORKSPACE}", *chosen]
+    pytest.main(arguments, plugins=[heard])
+    host.say(("end", heard.ids, "\n".join(heard.errors)))
+
+
+warm_up()
+for name in OURS:
+    sys.modules.pop(name, None)

@@ -1,0 +1,127 @@
+"""A task's test files as text with places in it. Pure; reads only the task's own files."""
+
+import ast
+import bisect
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tiltyard.verify.overlay.fixed import Function
+
+_WORD = re.compile(rb"\w+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """Bytes of a file and what stands there instead."""
+
+    start: int
+    end: int
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TestFunction:
+    """A test function or method, with its place in its file."""
+
+    file: str
+    """Its path in the tree."""
+    scope: tuple[str, ...]
+    """The classes that it is in, from outside."""
+    name: str
+    node: Function
+    start: int
+    """Where its lines begin, decorators included."""
+    end: int
+    named_at: int
+
+    __test__ = False
+
+    @property
+    def place(self) -> str:
+        return "::".join((self.file, *self.scope, self.name))
+
+
+class SourceFile:
+    """A parsed file that can say where its nodes are, in bytes."""
+
+    def __init__(self, path: str, content: bytes) -> None:
+        """Raises `SyntaxError`, `ValueError` or `RecursionError` for what is no Python in UTF-8."""
+        content.decode("utf-8")
+        self.path = path
+        self.content = content if content.endswith(b"\n") else content + b"\n"
+        self.tree = ast.parse(self.content)
+        self._lines = [0]
+        for line in self.content.splitlines(keepends=True):
+            self._lines.append(self._lines[-1] + len(line))
+        self.functions = tuple(self._functions(self.tree.body, ()))
+        """Test functions of the module and of its classes."""
+
+    def span(self, node: ast.expr) -> tuple[int, int]:
+        """Where an expression is, without parentheses around it."""
+        if node.end_lineno is None or node.end_col_offset is None:
+            raise ValueError("a node without a place")
+        start = self._lines[node.lineno - 1] + node.col_offset
+        return start, self._lines[node.end_lineno - 1] + node.end_col_offset
+
+    def text(self, node: ast.expr) -> bytes:
+        start, end = self.span(node)
+        return self.content[start:end]
+
+    def line_at(self, offset: int) -> int:
+        """The number, from 1, of the line that `offset` is in."""
+        return bisect.bisect_right(self._lines, offset)
+
+    def _functions(self, body: list[ast.stmt], scope: tuple[str, ...]) -> Iterator[TestFunction]:
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                yield from self._functions(node.body, (*scope, node.name))
+            elif isinstance(node, Function) and node.name.startswith("test"):
+                yield self._function(node, scope)
+
+    def _function(self, node: Function, scope: tuple[str, ...]) -> TestFunction:
+        first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+        keyword = self._lines[node.lineno - 1] + node.col_offset
+        return TestFunction(
+            file=self.path,
+            scope=scope,
+            name=node.name,
+            node=node,
+            start=self._lines[first - 1],
+            end=self._lines[node.end_lineno or node.lineno],
+            named_at=self.content.index(node.name.encode(), keyword + len("def")),
+        )
+
+
+def read(tests: Mapping[str, bytes]) -> dict[str, SourceFile]:
+    """The Python files among a tree's tests; one that cannot be read has no canaries."""
+    files: dict[str, SourceFile] = {}
+    for path, content in sorted(tests.items()):
+        if path.endswith(".py"):
+            try:
+                files[path] = SourceFile(path, content)
+            except (SyntaxError, ValueError, RecursionError):
+                continue
+    return files
+
+
+def renameable(files: Mapping[str, SourceFile], tests: Mapping[str, bytes]) -> frozenset[str]:
+    """Names of test functions that nothing in the tests speaks of but their definitions."""
+    defined = Counter(each.name for file in files.values() for each in file.functions)
+    spoken = Counter(
+        word for content in tests.values() for word in _WORD.findall(content) if b"test" in word
+    )
+    return frozenset(name for name, count in defined.items() if spoken[name.encode()] == count)
+
+
+def edited(content: bytes, edits: list[Edit], start: int, end: int) -> bytes:
+    """`content[start:end]` with the edits that lie in it. They must not overlap."""
+    parts: list[bytes] = []
+    at = start
+    for edit in sorted(edits, key=lambda each: each.start):
+        if edit.start < at or edit.end > end:
+            raise ValueError("edits overlap")
+        parts += [content[at : edit.start], edit.text]
+        at = edit.end
+    return b"".join([*parts, content[at:end]])

@@ -1,0 +1,218 @@
+"""Copies of tests with a false expectation: what is changed in them, and how they are mixed."""
+
+import ast
+import random
+from collections import Counter
+
+import pytest
+
+from tiltyard.verify.overlay.canaries import Canary, Kind, canaries_of
+from tiltyard.verify.overlay.fixed import Module
+from tiltyard.verify.overlay.plan import CANARIES_MIN, Tried, draw, parts_of, plan_of
+from tiltyard.verify.overlay.source import SourceFile, edited, read, renameable
+from verify.repositories import TESTS
+
+HEAD = "import math\nimport pytest\nfrom solution import f, g\nfrom checker import eq\n\n"
+
+
+def rng_of(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - tests draw the same every time
+
+
+def copies(test: str, kind: Kind, seed: int = 0) -> list[str]:
+    """The bodies of a test's copies of one kind."""
+    source = (HEAD + test).encode()
+    file = SourceFile("tests/test_x.py", source)
+    module = Module(file.tree, frozenset({"checker"}))
+    found = canaries_of(file, module, rng_of(seed))
+    return [text_of(file, canary) for canary in found if canary.kind is kind]
+
+
+def text_of(file: SourceFile, canary: Canary) -> str:
+    function = canary.function
+    return edited(file.content, list(canary.edits), function.start, function.end).decode()
+
+
+def body(test: str) -> str:
+    return f"def test_x():\n    {test}\n"
+
+
+@pytest.mark.parametrize(
+    ("test", "kept", "gone"),
+    [
+        ("assert f(5, 7) == 12", ["f(5, 7)"], "12"),
+        ("assert 12 == f(5, 7)", ["f(5, 7)"], "12"),
+        ("want = 12\n    assert f(5, 7) == want", ["f(5, 7)"], "12"),
+        ("want = 12\n    assert eq(f(5, 7), 12)", ["f(5, 7)"], "12"),
+        ("assert f('ab') == 'xy'", ["f('ab')"], "'xy'"),
+        ("assert f(1) == [0, {'k': 77}][1:]", ["f(1)"], ""),
+        ("assert f(12) == 12", ["f(12)"], "== 12"),
+        ("assert f(2) == pytest.approx(3.25, abs=0.1)", ["f(2)", "abs=0.1"], "3.25"),
+        ("assert math.isclose(f(2), 9.5)", ["f(2)"], "9.5"),
+        ("for n, want in [(1, 10), (2, 20)]:\n        assert f(n) == want", ["(1, ", "(2, "], ""),
+        ("assert f(1) == True", ["f(1)"], "True"),
+        ("assert f(1) == None", ["f(1)"], "None"),
+    ],
+)
+def test_what_is_expected_changes_and_what_is_given_does_not(
+    test: str, kept: list[str], gone: str
+) -> None:
+    for seed in range(5):
+        found = copies(body(test), Kind.LITERAL, seed)
+        assert found
+        for copy in found:
+            assert copy != body(test)
+            assert all(part in copy for part in kept), copy
+            assert not gone or gone not in copy, copy
+            ast.parse(copy)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "n = 12\n    assert f(n) == n",  # the number is also given to the solution
+        "xs = [1, 2]\n    f(xs)\n    assert g() == xs",
+        "assert f(3) == g(3)",  # nothing here is the test's own
+        "assert f(3) in (1, 2)",  # another right solution may return what the copy allows
+        "assert f(3) < 10",
+        "assert f(3)",
+        "if f(1):\n        assert f(3) == 3",  # not everyone gets there
+        "for x in f(1):\n        assert x == 3",
+        "try:\n        assert f(3) == 3\n    except ValueError:\n        pass",
+        "with pytest.raises(AssertionError):\n        assert f(3) == 3",
+        "if f(1):\n        return\n    assert f(3) == 3",
+        "if not f(1):\n        pytest.skip('no')\n    assert f(3) == 3",
+        "assert f(3) == f'{1}{2}'",
+    ],
+)
+def test_where_a_right_solution_could_pass_a_copy_there_is_none(test: str) -> None:
+    assert copies(body(test), Kind.LITERAL) == []
+
+
+def test_tables_are_changed_row_by_row_and_never_for_others() -> None:
+    test = (
+        "CASES = [(1, 10), (2, 20)]\n\n\n@pytest.mark.parametrize('n, want', CASES)\n"
+        "def test_x(n, want):\n    assert f(n) == want\n"
+    )
+    found = copies(test, Kind.LITERAL)
+    assert found
+    for copy in found:
+        (decorator,) = ast.parse(copy).body[0].decorator_list  # type: ignore[attr-defined]
+        rows = ast.literal_eval(decorator.args[1])
+        assert [n for n, _ in rows] == [1, 2]
+        assert sum(want not in (10, 20) for _, want in rows) == 1
+
+
+def test_trivial_values_take_the_place_of_what_is_expected() -> None:
+    (copy,) = copies(body("assert f([2, 1]) == sorted([2, 1])"), Kind.TRIVIAL)
+    assert copy == body("assert f([2, 1]) == []")
+    assert set(copies(body("assert f(1) == 'x'"), Kind.TRIVIAL)) == {
+        body("assert f(1) == ''"),
+        body("assert f(1) == None"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("test", "turned"),
+    [
+        ("assert f(3) < 10, 'why'", "assert not (f(3) < 10), 'why'"),
+        ("assert f(3)", "assert not (f(3))"),
+        ("self.assertEqual(f(3), g(3))", "self.assertNotEqual(f(3), g(3))"),
+        ("self.assertTrue(f(3))", "self.assertFalse(f(3))"),
+        ("self.assertIsNotNone(f(3))", "self.assertIsNone(f(3))"),
+    ],
+)
+def test_assertions_are_turned_round(test: str, turned: str) -> None:
+    assert copies(body(test), Kind.NEGATED) == [body(turned)]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "with pytest.raises(ValueError):\n        f(1)",
+        "with self.assertRaises(ValueError) as caught:\n        f(1)",
+        "self.assertRaises(ValueError, f, 1)",
+        "pytest.raises(ValueError, f, 1)",
+    ],
+)
+def test_another_exception_is_expected(test: str) -> None:
+    (copy,) = copies(body(test), Kind.EXCEPTION)
+    assert "ValueError" not in copy
+    before, after = test.split("ValueError")
+    assert copy.startswith(body(before).rstrip())
+    assert copy.endswith(f"{after}\n")
+
+
+def tried_of(files: dict[str, SourceFile]) -> list[Tried]:
+    rng = rng_of(0)
+    modules = frozenset({"checker", "test_hidden"})
+    return [
+        Tried(canary=canary, beside={("tests/test_hidden.py::", ""): frozenset()})
+        for file in files.values()
+        for canary in canaries_of(file, Module(file.tree, modules), rng)
+    ]
+
+
+def test_every_test_and_every_kind_is_drawn_before_one_comes_twice() -> None:
+    files = read({f"tests/{path}": text for path, text in TESTS.items()})
+    tried = tried_of(files)
+    drawn = set()
+    for seed in range(20):
+        chosen = draw(tried, 9, rng_of(seed))
+        assert len(chosen) == CANARIES_MIN
+        functions = Counter(each.canary.function.name for each in chosen)
+        assert functions.keys() == {each.canary.function.name for each in tried}
+        assert {each.canary.kind for each in chosen} == {each.canary.kind for each in tried}
+        drawn.add(frozenset(chosen))
+    assert len(drawn) > 15, "each run has others"
+
+
+def test_a_large_suite_has_a_share_of_copies() -> None:
+    text = "from solution import f\n" + "".join(
+        f"\n\ndef test_{n}():\n    assert f({n}) == {n}\n" for n in range(400)
+    )
+    tried = tried_of(read({"tests/test_hidden.py": text.encode()}))
+    assert len(draw(tried, 400, rng_of(1))) == 60
+
+
+def test_names_say_nothing_and_lines_stay_known() -> None:
+    tests = {f"tests/{path}": text for path, text in TESTS.items()}
+    files = read(tests)
+    renamed = renameable(files, tests)
+    assert {"test_small", "test_words"} <= renamed
+    tried = tried_of(files)
+    texts = set()
+    for seed in range(5):
+        rng = rng_of(seed)
+        plan = plan_of(files, draw(tried, 9, rng), renamed, rng)
+        text = plan.files["tests/test_hidden.py"].decode()
+        texts.add(text)
+        functions = [
+            node.name
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test")
+        ]
+        assert len(functions) == len(set(functions)) == 7 + CANARIES_MIN
+        assert {len(name) for name in functions} == {len("test_000000000_00000000")}
+        for test_id in ("tests/test_hidden.py::test_small", "a.py::T::test_table[1-2]"):
+            place, name, suffix = parts_of(plan.in_run(test_id))
+            assert name in functions
+            assert f"{place}{plan.originals[name]}{suffix}" == test_id
+        assert sorted(plan.names, key=plan.names.__getitem__) == sorted(plan.names)
+        own = TESTS["test_hidden.py"].decode().splitlines()
+        line = 1 + text.splitlines().index("    assert add(-3, 10) == 7")
+        said = plan.words("tests/test_hidden.py::test_negative", f"test_hidden.py:{line}: x")
+        assert said == f"test_hidden.py:{1 + own.index('    assert add(-3, 10) == 7')}: x"
+    assert len(texts) == 5
+
+
+def test_a_name_that_is_spoken_of_stays() -> None:
+    text = b"def test_a():\n    test_b()\n\n\ndef test_b():\n    assert True\n"
+    tests = {"tests/test_x.py": text}
+    assert renameable(read(tests), tests) == {"test_a"}
+
+
+def test_what_is_no_python_has_no_copies() -> None:
+    assert (
+        read({"tests/test_a.py": b"def f(:", "tests/test_b.py": b"\xff", "tests/x.txt": b""}) == {}
+    )
