@@ -12,6 +12,7 @@ from pathlib import Path
 import crowds
 import forks
 import interpreters
+import repositories
 import rollouts
 import sandboxes
 from board import Board
@@ -29,6 +30,7 @@ BENCHES: list[tuple[str, Callable[[Board], Awaitable[None]]]] = [
     ("fork", forks.one_by_one),
     ("interpreters", interpreters.one_by_one),
     ("verification", rollouts.one_by_one),
+    ("overlay", repositories.one_by_one),
     ("rollouts", rollouts.under_load),
 ]
 RESULTS = Path(__file__).resolve().parent / "results.json"
