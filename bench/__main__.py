@@ -12,6 +12,7 @@ from pathlib import Path
 import crowds
 import forks
 import interpreters
+import repositories
 import rollouts
 import sandboxes
 import verifications
@@ -31,6 +32,7 @@ BENCHES: list[tuple[str, Callable[[Board], Awaitable[None]]]] = [
     ("interpreters", interpreters.one_by_one),
     ("verification", verifications.one_by_one),
     ("verification-load", verifications.under_load),
+    ("overlay", repositories.one_by_one),
     ("rollouts", rollouts.under_load),
 ]
 RESULTS = Path(__file__).resolve().parent / "results.json"

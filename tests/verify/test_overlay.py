@@ -136,8 +136,8 @@ async def test_peculiar_tests_are_judged_right(verifier: Verifier, test: str) ->
 
 
 @pytest.mark.slow
-async def test_a_module_named_like_one_of_ours(verifier: Verifier) -> None:
-    for name in ("codec", "recorder", "runner", "zygote"):
+async def test_a_module_named_like_one_of_ours_or_of_pytests(verifier: Verifier) -> None:
+    for name in ("codec", "recorder", "runner", "zygote", "iniconfig", "packaging"):
         suite = RepositorySuite(
             base={},
             tests={"test_x.py": f"from {name} import f\n{ONE}".encode()},

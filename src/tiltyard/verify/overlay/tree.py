@@ -110,7 +110,7 @@ def _unsafe(suite: RepositorySuite, submission: Submission) -> str:
             return plain(f"unsafe artifact: {path} is a link to {target}")
     for path, what in submission.odd.items():
         if _counts(suite, path) or what == "too many":
-            return plain(f"unsafe artifact: {path} is a {what}")
+            return plain(f"unsafe artifact: {path} ({what})")
     return ""
 
 

@@ -21,6 +21,7 @@ from recorder import Recorder, options, pytest, warm_up
 WORKSPACE = "/workspace"
 # A project may have modules of these names; it must not find ours in their place.
 OURS = ("codec", "recorder")
+RUNNERS = {"pytest", "_pytest", "pluggy"}
 
 
 class Host:
@@ -46,6 +47,18 @@ class Host:
         self.channel.sendall(codec.frame(codec.encode(message)))
 
 
+def forget(paths: list[str], places: list[str]) -> None:
+    """Has the project's modules found where pytest has loaded others of the same name already."""
+    own = set()
+    for place in places:
+        below = "" if place == "." else f"{place}/"
+        inner = (path.removeprefix(below) for path in paths if path.startswith(below))
+        own |= {path.partition("/")[0].removesuffix(".py") for path in inner}
+    own -= RUNNERS | sys.stdlib_module_names
+    for name in [name for name in sys.modules if name.partition(".")[0] in own]:
+        del sys.modules[name]
+
+
 def serve(channel: socket.socket) -> None:
     """One pytest session over the tests of one tree."""
     host = Host(channel)
@@ -57,6 +70,7 @@ def serve(channel: socket.socket) -> None:
             file.write(host.exactly(size))
     os.chdir(WORKSPACE)
     sys.path[:0] = [os.path.normpath(os.path.join(WORKSPACE, place)) for place in places]
+    forget(paths, places)
     heard = Recorder(host.say)
     arguments = [*options(WORKSPACE), f"--confcutdir={WORKSPACE}", *chosen]
     pytest.main(arguments, plugins=[heard])
