@@ -1,9 +1,10 @@
 """What a verifier makes of the cheats in `tiltyard.verify.redteam`, task by task.
 
-A cheat got through when it was *accepted*: it earned more than its twin, the same answer without the
-trick. It also got through when it *escaped*: an outcome or a measure was declared a fault of ours,
-so that nobody learns from it. Both are only told where the task can tell right from wrong: first
-its reference must be paid, and some wrong answer must not. As in `check`, the verifier is a parameter.
+A cheat got through when it was *accepted*: it earned more than its twin, the same answer without
+the trick. It also got through when it *escaped*: an outcome or a measure was declared a fault of
+ours, so that nobody learns from it. Both are only told where the task can tell right from wrong:
+first its reference must be paid, and some wrong answer must not. As in `check`, the verifier is a
+parameter.
 """
 
 from collections.abc import Callable, Mapping, Sequence

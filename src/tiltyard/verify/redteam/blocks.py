@@ -4,9 +4,10 @@
     code
 
 AIMS are some of split, overlay, script, and `right` when it starts from a right answer; without
-any it is all three. STATUSES are how checks may fail by it. The code goes below a wrong answer. When it defines
-`cheat(name, args, kwargs)`, that is made the body of every function and method of the task; with
-`right`, `real` of the same arguments calls what was there before. Below the code there may be
+any it is all three. STATUSES are how checks may fail by it. The code goes below the answer that it
+starts from. When it defines `cheat(name, args, kwargs)`, that is made the body of every function
+and method of the task; with `right`, `real` of the same arguments calls what was there before.
+Below there may be
 
     +++ file PATH           what else is shipped: a file, with the lines that follow
     +++ link PATH TARGET    a symbolic link

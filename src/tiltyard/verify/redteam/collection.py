@@ -34,7 +34,7 @@ def wrong_answers(task: Task) -> tuple[Texts, ...]:
     started = {each.path: each.starter for each in surface.answers if each.starter}
     if started:
         made.append({**made[0], **started})
-    return tuple(made) or ({},)
+    return (*made, {each.path: "" for each in surface.answers})
 
 
 def cheats_for(task: Task, wrong: Texts) -> tuple[Cheat, ...]:

@@ -81,6 +81,7 @@ def statics(surface: Surface, wrong: Texts, checks: Checks) -> Iterator[Cheat]:
             yield Cheat(
                 id=f"h-{name}",
                 about=about,
+                ends=frozenset({"exception", "wrong_answer"}),
                 submission=submission_of(files),
                 twin=submission_of(wrong),
                 checks=checks,

@@ -143,11 +143,24 @@ def _targets(tree: ast.Module) -> Iterator[Target]:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield Target(name=name, asynchronous=isinstance(node, ast.AsyncFunctionDef))
+            case ast.Assign() if borrowed := _borrowed(node):
+                yield Target(name=borrowed, asynchronous=False)
             case ast.ClassDef(name=owner):
                 for each in node.body:
+                    if borrowed := _borrowed(each):
+                        yield Target(name=f"{owner}.{borrowed}", asynchronous=False)
                     if isinstance(each, _Function) and _is_plain(each):
                         kind = isinstance(each, ast.AsyncFunctionDef)
                         yield Target(name=f"{owner}.{each.name}", asynchronous=kind)
+
+
+def _borrowed(node: ast.stmt) -> str | None:
+    """The name in `push = list.append` and the like."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() | ast.Attribute()):
+            return name
+        case _:
+            return None
 
 
 def _is_plain(method: _Function) -> bool:
@@ -165,6 +178,11 @@ class _Stubs(ast.NodeTransformer):
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         return self._stub(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        if _borrowed(node) is not None:
+            node.value = ast.parse("lambda *args, **kwargs: None", mode="eval").body
+        return node
 
     def _stub(self, node: _Function) -> ast.AST:
         if node.name in _KEPT:
