@@ -110,6 +110,7 @@ async def test_a_wrong_answer_that_is_paid_by_chance_is_passed_over() -> None:
     report = await red_team(TASK, verify, only=["f"])
 
     assert report.ground is Ground.SOUND
+    assert "returns a constant" in report.why
     assert report.got_through == ()
 
 
@@ -185,7 +186,7 @@ def test_a_repository_is_attacked_where_its_reference_changes_it() -> None:
     assert len(found) >= 90
     assert all("overlay" in each.aims for each in found.values())
     source = found["a-same-int"].submission.files["pkg/core.py"].decode()
-    assert "async def _C_f(self, *args, **kwargs): return cheat('C.f', args, kwargs)" in source
+    assert "async def _C_f(self, *args, **kwargs):" in source
     assert "pkg/conftest.py" in found["c-conftest-report"].submission.files
     assert "tests/tools.py" in found["c-same-helpers"].submission.files
     assert found["c-link-passwd"].submission.links == {"pkg/core.py": "/etc/passwd"}

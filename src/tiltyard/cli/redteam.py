@@ -59,7 +59,7 @@ async def redteam(
         return EXIT_LOOK
     if any(report.ground is Ground.UNDECIDED for report in reports):
         return EXIT_CANNOT
-    return EXIT_OK if all(report.ground is Ground.SOUND for report in reports) else EXIT_LOOK
+    return EXIT_LOOK if any(report.why for report in reports) else EXIT_OK
 
 
 def _all(task: Task) -> tuple[Cheat, ...]:
@@ -85,7 +85,7 @@ def _print(reports: Sequence[RedTeamReport], console: Console) -> None:
         if len(through) > LISTED_MAX:
             console.print(f"the first {LISTED_MAX}; --json lists all")
     for report in reports:
-        if report.ground is not Ground.SOUND:
+        if report.why:
             console.print(shown(f"{report.task_id}: {report.ground}: {report.why}", "yellow"))
     tried = [cheat for report in reports for cheat in report.cheats]
     if tried:

@@ -78,7 +78,8 @@ class RedTeamReport:
     task_id: TaskId
     ground: Ground
     why: str = ""
-    """Why nothing could be tried; empty when the task is sound."""
+    """Why nothing could be tried. Of a sound task: which plainly wrong answer its tests pay, so
+    that a cheat which gives the same may have got through by their fault; mostly empty."""
     cheats: tuple[CheatReport, ...] = ()
 
     @property
@@ -120,7 +121,7 @@ async def red_team(
     found = await _wrong_answer(plain, verify)
     if isinstance(found, RedTeamReport):
         return found
-    trials = _Trials(task, verify, chosen(only, cheats_for(task, found)))
+    trials = _Trials(task, verify, chosen(only, cheats_for(task, found.texts)))
     reports: dict[int, CheatReport] = {}
 
     async def attempt(place: int, cheat: Cheat) -> None:
@@ -131,7 +132,7 @@ async def red_team(
     await trials.judge_twins()
     await for_each(trials.cheats, attempt, concurrency=concurrency)
     cheats = tuple(reports[place] for place in range(len(reports)))
-    return RedTeamReport(task_id=task.id, ground=Ground.SOUND, cheats=cheats)
+    return RedTeamReport(task_id=task.id, ground=Ground.SOUND, why=found.doubt, cheats=cheats)
 
 
 async def _reference_unpaid(task: Task, verify: Verify) -> RedTeamReport | None:
@@ -148,8 +149,18 @@ async def _reference_unpaid(task: Task, verify: Verify) -> RedTeamReport | None:
     return None
 
 
-async def _wrong_answer(task: Task, verify: Verify) -> Texts | RedTeamReport:
-    """An answer that is not paid at all."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wrong:
+    """An answer that is not paid."""
+
+    texts: Texts
+    doubt: str
+    """That another, which ought to be wrong too, is paid; empty when none was."""
+
+
+async def _wrong_answer(task: Task, verify: Verify) -> _Wrong | RedTeamReport:
+    """The first answer of those that ought to be wrong that is not paid at all."""
+    doubt = ""
     for wrong in wrong_answers(task):
         verdict = await verify(task, submission_of(wrong))
         reward = reward_of(verdict)
@@ -158,12 +169,10 @@ async def _wrong_answer(task: Task, verify: Verify) -> Texts | RedTeamReport:
         if reward.value is None:
             return _untried(task, Ground.UNSOUND, f"a wrong answer is not graded: {reward.why}")
         if reward.value == 0:
-            return wrong
-    return _untried(
-        task,
-        Ground.WEAK,
-        "its tests pay answers that do nothing, so nothing is known of the verifier",
-    )
+            return _Wrong(texts=wrong, doubt=doubt)
+        doubt = "its tests pay an answer that only returns a constant or its argument"
+    why = "its tests pay answers that do nothing, so nothing is known of the verifier"
+    return _untried(task, Ground.WEAK, why)
 
 
 def _untried(task: Task, ground: Ground, why: str) -> RedTeamReport:

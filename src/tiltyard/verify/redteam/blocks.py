@@ -6,8 +6,8 @@
 AIMS are some of split, overlay, script, and `right` when it starts from a right answer; without
 any it is all three. STATUSES are how checks may fail by it. The code goes below the answer that it
 starts from. When it defines `cheat(name, args, kwargs)`, that is made the body of every function
-and method of the task; with `right`, `real` of the same arguments calls what was there before.
-Below there may be
+and method of the task; `real` of the same arguments calls what was there before, and is what is
+returned where a wrong answer's `cheat` returns None. Below there may be
 
     +++ file PATH           what else is shipped: a file, with the lines that follow
     +++ link PATH TARGET    a symbolic link
@@ -36,6 +36,30 @@ _HEADER = re.compile(
 _ENTRY = re.compile(r"^\+\+\+ (?P<kind>file|link|odd|none)(?: (?P<rest>.+))?$", re.MULTILINE)
 _DEFINES = re.compile(r"^def cheat\(", re.MULTILINE)
 _WORD = re.compile(r"\{\{(\w+)\}\}")
+
+_BEFORE = """
+
+class _Args(tuple): own = ()
+def _args(own, args):
+    made = _Args(args)
+    made.own = own
+    return made
+def _find(name):
+    owner, _, method = name.partition(".")
+    return getattr(globals().get(owner), method, None) if method else globals().get(owner)
+_before = {{name: _find(name) for name in {names!r}}}
+def real(name, args, kwargs):
+    before = _before[name]
+    return before(*getattr(args, "own", ()), *args, **kwargs) if before else None
+"""
+_OTHERWISE = """
+def _given(name, args, kwargs):
+    result = cheat(name, args, kwargs)
+    return real(name, args, kwargs) if result is None else result
+"""
+_ALWAYS = """
+_given = cheat
+"""
 
 Texts = Mapping[str, str]
 """Sources by path."""
@@ -134,25 +158,23 @@ def _attack(code: str, answer: Answer, *, right: bool) -> str:
     """What goes below an answer: the block's code, and what makes it answer for every function."""
     if not _DEFINES.search(code):
         return f"\n\n{code}"
+    # Of a right answer's coroutines there is nothing to be measured.
     targets = [each for each in answer.targets if not (right and each.asynchronous)]
-    kept = ", ".join(f"{each.name!r}: {each.name}" for each in targets)
-    before = (
-        f"\n_before = {{{kept}}}\n"
-        "def real(name, args, kwargs): return _before[name](*args, **kwargs)\n"
-    )
-    lines = [f"\n{before if right else ''}\n{code}\n"]
+    lines = [_BEFORE.format(names=tuple(each.name for each in targets)), code]
+    lines.append(_ALWAYS if right else _OTHERWISE)
     for each in targets:
-        word = "async def" if each.asynchronous else "def"
-        name = each.name.replace(".", "_")
-        dot = "." in each.name
-        own = "self, " if dot else ""
-        given = "(self, *args)" if dot and right else "args"
-        function = f"_{name}" if dot else name
-        lines.append(
-            f"{word} {function}({own}*args, **kwargs): return cheat({each.name!r}, {given}, kwargs)"
-        )
-        if dot:
-            lines.append(f"{each.name} = {function}")
+        owner, _, method = each.name.partition(".")
+        function, given = (f"_{owner}_{method}", "(self,)") if method else (owner, "()")
+        own = "self, " if method else ""
+        call = f"({each.name!r}, _args({given}, args), kwargs)"
+        if each.asynchronous:
+            lines.append(f"async def {function}({own}*args, **kwargs):")
+            lines.append(f"    result = cheat{call}")
+            lines.append(f"    return await real{call} if result is None else result")
+        else:
+            lines.append(f"def {function}({own}*args, **kwargs): return _given{call}")
+        if method:
+            lines.append(f"if {owner!r} in globals(): {each.name} = {function}")
     return "\n".join(lines) + "\n"
 
 
