@@ -14,6 +14,7 @@ import forks
 import interpreters
 import rollouts
 import sandboxes
+import verifications
 from board import Board
 from goals import compared
 from peers import use_pidfds
@@ -28,7 +29,8 @@ BENCHES: list[tuple[str, Callable[[Board], Awaitable[None]]]] = [
     ("live", crowds.live),
     ("fork", forks.one_by_one),
     ("interpreters", interpreters.one_by_one),
-    ("verification", rollouts.one_by_one),
+    ("verification", verifications.one_by_one),
+    ("verification-load", verifications.under_load),
     ("rollouts", rollouts.under_load),
 ]
 RESULTS = Path(__file__).resolve().parent / "results.json"

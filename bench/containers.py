@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from board import Board
-from peers import run_program
+from peers import python_trees, run_program
 from race import PeerFailed, System
 from tiltyard.core.execution import Limits
 
@@ -186,6 +186,35 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 
 
 async def _docker(stack: AsyncExitStack, directory: Path, program: Sequence[str]) -> _Once:
+    argv = [*await _docker_start(stack, directory), DOCKER_IMAGE, *program]
+
+    async def once() -> None:
+        await run_program(argv, timeout_s=CALL_TIMEOUT_S)
+
+    return once
+
+
+async def docker_pytest(
+    stack: AsyncExitStack, program: Sequence[str]
+) -> Callable[[Path], list[str]]:
+    """The command that runs `program` over a directory, in a container of its own.
+
+    Raises PeerFailed where no daemon answers.
+    """
+    name = stack.enter_context(tempfile.TemporaryDirectory(prefix="tiltyard-bench-"))
+    write_bundle(Path(name), program)
+    start = await _docker_start(stack, Path(name))
+    shown = [f"--volume={tree}:{tree}:ro" for tree in python_trees()]
+
+    def wrapped(directory: Path) -> list[str]:
+        place = [f"--volume={directory}:/workspace", "--workdir=/workspace"]
+        return [*start, *shown, *place, DOCKER_IMAGE, *program]
+
+    return wrapped
+
+
+async def _docker_start(stack: AsyncExitStack, directory: Path) -> list[str]:
+    """The start of a command, up to the image, which is there until `stack` closes."""
     docker = _found("docker", root_only=False)
     try:
         await run_program([docker, "version"], timeout_s=CALL_TIMEOUT_S)
@@ -196,14 +225,9 @@ async def _docker(stack: AsyncExitStack, directory: Path, program: Sequence[str]
         packed.add(directory / "rootfs", arcname=".")
     await run_program([docker, "import", os.fspath(archive), DOCKER_IMAGE])
     stack.push_async_callback(run_program, [docker, "image", "rm", "--force", DOCKER_IMAGE])
-    argv = [
+    return [
         *(docker, "run", "--rm", "--network=none", "--read-only", "--tmpfs=/tmp"),
         *("--cap-drop=ALL", "--security-opt=no-new-privileges", "--volume=/usr:/usr:ro"),
         *(f"--memory={LIMITS.memory_bytes}", f"--pids-limit={LIMITS.pids}"),
-        *(f"--cpus={LIMITS.cpus}", DOCKER_IMAGE, *program),
+        f"--cpus={LIMITS.cpus}",
     ]
-
-    async def once() -> None:
-        await run_program(argv, timeout_s=CALL_TIMEOUT_S)
-
-    return once

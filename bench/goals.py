@@ -39,6 +39,8 @@ GOALS = (
     Goal(row="live-up/native-2000", bound=60.0),
     Goal(row="line/kept-interpreter", bound=4.0),
     Goal(row="pytest/kept-interpreter", bound=45.0),
+    Goal(row="verification/split-calls", bound=15.0),
+    Goal(row="verification-load/split-calls/c8", figure=Figure.PER_S, bound=150.0),
 )
 
 

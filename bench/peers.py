@@ -75,6 +75,10 @@ def bwrap_argv(*options: str) -> list[str]:
 
 def bwrap_python() -> list[str]:
     """The options that show this Python environment in bubblewrap."""
+    return [word for tree in python_trees() for word in ("--ro-bind", tree, tree)]
+
+
+def python_trees() -> list[str]:
+    """The directories of this Python environment that are not below `/usr`."""
     trees = {Path(sys.prefix), Path(sys.base_prefix).resolve()}
-    shown = sorted(tree for tree in trees if not tree.is_relative_to("/usr"))
-    return [word for tree in shown for word in ("--ro-bind", os.fspath(tree), os.fspath(tree))]
+    return sorted(os.fspath(tree) for tree in trees if not tree.is_relative_to("/usr"))

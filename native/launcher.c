@@ -257,7 +257,11 @@ static void hold_low_descriptors(void) {
  * host may have ignored any; the same for the worker's alarm (snapshots.c). A child may be killed before
  * it was told to go on: that is its loss, not the launcher's, and start.c undoes this one. */
 static void take_no_signal_over(void) {
-  for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
+  /* By the system call: the C library refuses its own two signals, and its posix_spawn leaves one of
+   * them ignored. */
+  const struct { unsigned long handler, flags, restorer, mask; } by_default = {0};
+  for (int number = 1; number < NSIG; number++)
+    syscall(SYS_rt_sigaction, number, &by_default, NULL, sizeof by_default.mask);
   signal(SIGPIPE, SIG_IGN);
 }
 

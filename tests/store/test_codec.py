@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sample_records import sample_trajectory
 from tiltyard.core.trajectory import Trajectory
-from tiltyard.core.verdict import Reward, Verdict
+from tiltyard.core.verdict import Assurance, Component, Curve, Evidence, Gap, Reward, Verdict
 from tiltyard.store.codec import SCHEMA, decode_trajectory, encode_trajectory
 
 
@@ -76,11 +77,42 @@ def test_what_could_not_be_read_back_is_refused(field: str, value: Any, place: s
         encode_trajectory(replace(sample_trajectory(1), **{field: value}))
 
 
-def test_a_record_from_before_prompts_were_kept_is_read() -> None:
-    tree = json.loads(encode_trajectory(sample_trajectory(1)))
-    del tree["trajectory"]["prompt"]
-    old = json.dumps({**tree, "schema": 1}).encode()
-    assert decode_trajectory(old) == replace(sample_trajectory(1), prompt=None)
+@pytest.mark.parametrize("schema", [1, 2])
+def test_a_record_of_an_older_version_is_read(schema: int) -> None:
+    """The files were written by the versions of then."""
+    text = (Path(__file__).parent / "records" / f"schema-{schema}.json").read_bytes()
+    assert json.loads(text)["schema"] == schema
+    old = decode_trajectory(text)
+    now = sample_trajectory(2)
+    assert old == (replace(now, prompt=None) if schema == 1 else now)
+    assert old.verdict.assurance is None
+    assert (old.verdict.components, old.verdict.baseline, old.reward.parts) == ((), 0.0, {})
+    assert decode_trajectory(encode_trajectory(old)) == old
+
+
+def test_everything_a_verdict_may_hold_comes_back() -> None:
+    curve = Curve(name="time", x_unit="n", y_unit="s", points=((1.0, 0.5), (2.0, 1.0)), slope=1.0)
+    component = Component(
+        name="growth",
+        raw=1.25,
+        unit="power",
+        normalised=0.5,
+        gap=Gap.UNRESOLVED,
+        reference=1.0,
+        evidence=(Evidence(message="line é", code="C901", path="a.py", line=3, value=12.0),),
+        curves=(curve,),
+    )
+    made = sample_trajectory(1)
+    verdict = replace(
+        made.verdict,
+        components=(component,),
+        assurance=Assurance.WATCHED,
+        baseline=0.25,
+        provenance={"suite": "abc"},
+    )
+    reward = Reward(value=0.5, why="half", parts={"tests": 0.25, "growth": 0.25})
+    trajectory = replace(made, verdict=verdict, reward=reward)
+    assert decode_trajectory(encode_trajectory(trajectory)) == trajectory
 
 
 def changed(**fields: Any) -> bytes:

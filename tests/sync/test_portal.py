@@ -134,7 +134,7 @@ FORKED = """
 import os, sys
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.sync import NativeProvider, Pool, WrongProcess
-SPEC = SandboxSpec(allow_unenforced=frozenset({"cpu"}))
+SPEC = SandboxSpec(allow_unenforced=frozenset({"cpu", "memory"}))
 
 with NativeProvider() as provider, Pool(provider, warm=0) as pool, pool.sandbox(SPEC) as sandbox:
     child = os.fork()
@@ -173,7 +173,7 @@ FORGOTTEN = """
 import sys
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.sync import NativeProvider, Pool
-SPEC = SandboxSpec(allow_unenforced=frozenset({"cpu"}))
+SPEC = SandboxSpec(allow_unenforced=frozenset({"cpu", "memory"}))
 
 provider = NativeProvider().__enter__()
 pool = Pool(provider, warm=1).__enter__()
@@ -194,7 +194,7 @@ INTERRUPTED = """
 import os, signal, sys, threading
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.sync import NativeProvider, Pool
-SPEC = SandboxSpec(allow_unenforced=frozenset({"cpu"}))
+SPEC = SandboxSpec(allow_unenforced=frozenset({"cpu", "memory"}))
 
 with NativeProvider() as provider, Pool(provider, warm=0) as pool, pool.sandbox(SPEC) as sandbox:
     def watch():

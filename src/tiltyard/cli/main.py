@@ -116,6 +116,10 @@ def run_tasks(
         int, typer.Option(min=1, max=4096, help="Rollouts at once; sandboxes follow.")
     ] = 16,
     seed: Annotated[int, typer.Option(help="Seed of the rollouts.")] = 0,
+    weights: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What rewards are made of, in TOML: docs/rewards.md."),
+    ] = None,
     out: Out = None,
     as_json: Json = False,
 ) -> int:
@@ -129,6 +133,7 @@ def run_tasks(
         turns=turns,
         concurrency=concurrency,
         seed=seed,
+        weights=weights,
         out=out,
         as_json=as_json,
     )
@@ -201,6 +206,29 @@ def show(
     from tiltyard.cli.show import show as work
 
     return run_async(work(rollout, run_dir, load_settings(), mend=mend, as_json=as_json))
+
+
+@app.command()
+def rescore(
+    run_dir: Annotated[
+        Path, typer.Argument(parser=_directory, metavar="RUN", help="The run's directory.")
+    ],
+    weights: Annotated[
+        Path, typer.Option(metavar="FILE", help="The weights, in TOML: see docs/rewards.md.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the rewards there, one JSON object a line."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Compute the rewards of a recorded run anew by other weights, without running anything.
+
+    The records stay as they are. Exits with 0, or with 1 when a record could not be read.
+    """
+    from tiltyard.cli.rescore import rescore as work
+
+    return run_async(work(run_dir, weights, out, as_json=as_json))
 
 
 @app.command()

@@ -25,6 +25,9 @@ from tiltyard.rollout.episode import Setting
 from tiltyard.rollout.runs import SharedVerdicts, attempts, outcome_counts, run_attempts
 from tiltyard.store import RunStore
 from tiltyard.tasks.catalog import load_tasks
+from tiltyard.verify.reward import reward_of
+from tiltyard.verify.weights import UNWEIGHTED
+from tiltyard.verify.weights_file import read_weights
 from tiltyard.wiring import open_yard
 
 RESULTS_FILE = "results.jsonl"
@@ -45,12 +48,15 @@ class RunOptions:
     seed: int
     out: Path | None
     """None: a new directory under the settings' `runs_dir`."""
+    weights: Path | None
+    """A TOML file; None: all of the tests or nothing."""
     as_json: bool
 
 
 async def run(options: RunOptions, settings: Settings) -> int:
     """Makes the rollouts, records them, prints the results and returns the exit code."""
     tasks = load_tasks(options.tasks)
+    weighting = UNWEIGHTED if options.weights is None else read_weights(options.weights)
     policy = parse_policy(options.policy, api_key=settings.openai_api_key, seed=options.seed)
     directory = options.out or new_run_directory(settings.runs_dir, "run")
     planned = attempts(tasks, samples=options.samples, seed=options.seed)
@@ -77,6 +83,7 @@ async def run(options: RunOptions, settings: Settings) -> int:
                         verify=SharedVerdicts(yard.verifier.verify),
                         turns_max=options.turns,
                         observe=yard.verifier.observe,
+                        weighting=weighting,
                     )
                     await run_attempts(
                         planned, setting, concurrency=options.concurrency, record=record
@@ -133,7 +140,12 @@ def tell_unenforced(enforced: Mapping[Limit, Enforcement]) -> None:
 def _result(trajectory: Trajectory) -> str:
     if trajectory.verdict.outcome is not Outcome.GRADED:
         return trajectory.verdict.outcome
-    return "solved" if trajectory.reward.value == 1.0 else "unsolved"
+    return "solved" if _solved(trajectory) else "unsolved"
+
+
+def _solved(trajectory: Trajectory) -> bool:
+    """Whether the answer is right, whatever else its reward is made of."""
+    return reward_of(trajectory.verdict).value == 1.0
 
 
 def summary_line(trajectory: Trajectory) -> dict[str, object]:
@@ -227,7 +239,7 @@ def _families(trajectories: Sequence[Trajectory]) -> Table:
         table.add_row(
             shown(family),
             str(len(members)),
-            str(sum(each.reward.value == 1.0 for each in members)),
+            str(sum(map(_solved, members))),
             "none" if mean is None else f"{mean:.2f}",
             str(sum(each.verdict.outcome in FAULTS for each in members)),
             f"{sum(len(each.steps) for each in members) / len(members):.1f}",

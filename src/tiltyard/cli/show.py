@@ -17,12 +17,13 @@ from tiltyard.config import Settings
 from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import ExecResult
 from tiltyard.core.trajectory import Prompt, Step, Trajectory
-from tiltyard.core.verdict import CheckStatus, Outcome
+from tiltyard.core.verdict import CheckStatus, Component, Outcome
 from tiltyard.store import RolloutRow, RunReader, RunStore
 
 SHOWN_CHARACTERS_MAX = 20_000
 LISTED_MAX = 100
 LOST_SHOWN_MAX = 5
+EVIDENCE_SHOWN_MAX = 3
 LOOKED_AT_MAX = 100
 """Runs in which nothing finished, such as demos stopped at once, are passed over: this many."""
 
@@ -132,6 +133,8 @@ def _print(trajectory: Trajectory, console: Console) -> None:
         table.add_row(shown(check.id), Text(check.status, style=style), shown(check.evidence))
     if verdict.checks:
         console.print(table)
+    if verdict.components:
+        console.print(_components(verdict.components))
     for sign in verdict.tamper:
         console.print(shown(f"tamper: {sign}", "red"))
     if trajectory.shared_verdict_of:
@@ -141,6 +144,28 @@ def _print(trajectory: Trajectory, console: Console) -> None:
     console.print(shown(f"outcome {verdict.outcome}, reward {reward}: {trajectory.reward.why}"))
     versions = ", ".join(f"{name} {value}" for name, value in trajectory.versions.items() if value)
     console.print(shown(f"{trajectory.wall_s:.2f} s; {versions}", "dim"))
+
+
+def _components(components: Sequence[Component]) -> Table:
+    table = Table()
+    for name in ("component", "measured", "reference", "share", "evidence"):
+        table.add_column(name, overflow="fold")
+    for each in components:
+        measured = f"none: {each.gap}" if each.raw is None else f"{each.raw:g} {each.unit}".strip()
+        reference = "-" if each.reference is None else f"{each.reference:g}"
+        share = "-" if each.normalised is None else f"{each.normalised:.2f}"
+        seen = [
+            f"{found.path}:{found.line}: {found.code} {found.message}"
+            if found.line
+            # What is about no line is mostly about the whole.
+            else f"{found.code} {found.message}".strip()
+            for found in each.evidence[:EVIDENCE_SHOWN_MAX]
+        ]
+        more = len(each.evidence) - len(seen)
+        words = "\n".join((*seen, f"and {more} more") if more > 0 else seen)
+        row = (each.name, measured, reference, share, words)
+        table.add_row(*(shown(_cut(text)) for text in row))
+    return table
 
 
 def _print_prompt(prompt: Prompt, console: Console) -> None:

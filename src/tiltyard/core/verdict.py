@@ -108,6 +108,8 @@ class Component:
     normalised: float | None = None
     """From 0 (worst) to 1 (best); None when there is no `raw`."""
     gap: Gap | None = None
+    reference: float | None = None
+    """`raw` of the task's reference, measured in the same way; None where it was not measured."""
     evidence: tuple[Evidence, ...] = ()
     curves: tuple[Curve, ...] = ()
 
@@ -158,3 +160,6 @@ class Reward:
     value: float | None
     """None: this rollout must not teach anything (a fault of ours, or cancelled)."""
     why: str
+    parts: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """What the tests and each component that counted added to `value`, before it was rounded
+    down; empty where nothing was weighed, as for a fault, tampering, or in older records."""

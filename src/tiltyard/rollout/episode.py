@@ -26,6 +26,7 @@ from tiltyard.rollout.examples import EXAMPLES_FILE, examples_program, examples_
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.verify.reward import reward_of
+from tiltyard.verify.weights import DEFAULT, UNWEIGHTED, Weighting, Weights
 
 EXAMPLES_TIMEOUT_S = 10.0
 FEEDBACK_CHARACTERS_MAX = 2_000
@@ -86,6 +87,9 @@ class Setting:
     verify: Verify
     turns_max: int
     observe: Observe = observe_nothing
+    weighting: Weighting = UNWEIGHTED
+    """What the recorded rewards are made with, each for its rollout alone: gaps that concern a
+    whole group are known when it is complete (`verify.reward.rewards_of_group`)."""
 
 
 class Progress:
@@ -97,7 +101,9 @@ class Progress:
         self.steps: list[Step] = []
         self.shared: RolloutId | None = None
 
-    def trajectory(self, attempt: Attempt, verdict: Verdict) -> Trajectory:
+    def trajectory(
+        self, attempt: Attempt, verdict: Verdict, weights: Weights = DEFAULT
+    ) -> Trajectory:
         """The record of the rollout with this verdict, as of now."""
         task = attempt.task
         versions = {
@@ -106,6 +112,8 @@ class Progress:
             "verifier": verdict.verifier,
             "policy": self.steps[-1].reply.policy_version if self.steps else "",
         }
+        if weights != DEFAULT:
+            versions["weights"] = weights.digest
         return Trajectory(
             id=attempt.id,
             group=attempt.group,
@@ -113,7 +121,7 @@ class Progress:
             family=task.family,
             steps=tuple(self.steps),
             verdict=verdict,
-            reward=reward_of(verdict),
+            reward=reward_of(verdict, weights),
             started_unix_s=self.started_unix_s,
             wall_s=time.monotonic() - self.started,
             seed=attempt.seed,
@@ -148,7 +156,7 @@ async def run_episode(attempt: Attempt, setting: Setting, progress: Progress) ->
         _log.exception("rollout_failed", rollout_id=attempt.id)
         detail = f"internal error: {type(error).__name__}: {error}"
         verdict = Verdict(outcome=Outcome.INFRA_FAULT, detail=detail)
-    return progress.trajectory(attempt, verdict)
+    return progress.trajectory(attempt, verdict, setting.weighting.of(attempt.task.id))
 
 
 def _being_cancelled() -> bool:

@@ -11,9 +11,10 @@ import signal
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
-from types import TracebackType
+from pathlib import Path
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 import structlog
@@ -62,6 +63,8 @@ class ZygoteProgram:
     """Sources by file name; they can import each other while the zygote starts."""
     main: str
     """The file whose `serve(channel)` every run calls."""
+    programs: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
+    """Executables by file name, each a file of this machine's, that runs may start."""
     run_disk_bytes: int = 32 * MIB
 
 
@@ -254,6 +257,9 @@ class ZygoteCells:
         try:
             for name, source in program.files.items():
                 await sandbox.write(f"{HOME}/{name}", source)
+            for name, path in program.programs.items():
+                executable = await asyncio.to_thread(path.read_bytes)
+                await sandbox.write(f"{HOME}/{name}", executable, mode=0o755)
             await sandbox.write(f"{HOME}/filter.bpf", interpreter.filter)
             zygote_source = (resources.files(__package__) / "inside" / "zygote.py").read_text()
             await sandbox.write(f"{HOME}/zygote.py", zygote_source)

@@ -8,6 +8,7 @@ fault without a reward.
 
 import time
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -24,6 +25,7 @@ from tiltyard.verify.found import Found
 from tiltyard.verify.script.mode import ScriptMode
 from tiltyard.verify.split.mode import SplitMode
 from tiltyard.verify.state.observe import StateChecks
+from tiltyard.verify.static.checks import StaticChecks, tool_versions
 
 VERSION = "split-1"
 TRIES = 2
@@ -42,12 +44,14 @@ class Verifier:
         self._split = SplitMode(provider, interpreter=interpreter, spec=spec, cells_max=cells_max)
         self._script = ScriptMode(provider, spec=spec)
         self._state = StateChecks(provider, interpreter=interpreter, spec=spec)
+        self._static = StaticChecks(provider, interpreter=interpreter, spec=spec)
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._opened.enter_async_context(self._split)
         await self._opened.enter_async_context(self._script)
         await self._opened.enter_async_context(self._state)
+        await self._opened.enter_async_context(self._static)
         return self
 
     async def __aexit__(
@@ -61,14 +65,18 @@ class Verifier:
     @property
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
-        return sum(each.sandboxes for each in (self._split, self._script, self._state))
+        rooms = (self._split, self._script, self._state, self._static)
+        return sum(each.sandboxes for each in rooms)
 
     async def verify(self, task: Task, submission: Submission) -> Verdict:
         """Judges a submission. Raises only when cancelled."""
         started = time.monotonic()
         for attempt in range(1, TRIES + 1):
             try:
-                return _verdict(await self._judge(task, submission), attempt, started)
+                found = await self._judge(task, submission)
+                measured = await self._static.measure(task, submission, found)
+                found = replace(found, components=(*found.components, *measured))
+                return _verdict(found, attempt, started, static=bool(measured))
             except GraderError as error:
                 return _fault(Outcome.GRADER_FAULT, error, started)
             except SandboxError as error:
@@ -99,13 +107,14 @@ class Verifier:
         return await self._split.judge(task, submission)
 
 
-def _verdict(found: Found, attempt: int, started: float) -> Verdict:
+def _verdict(found: Found, attempt: int, started: float, *, static: bool) -> Verdict:
     again = "verified again after a sandbox was lost" if attempt > 1 else ""
     return Verdict(
         outcome=Outcome.AGENT_FAULT if found.problem else Outcome.GRADED,
         checks=found.checks,
         tamper=found.tamper,
         components=found.components,
+        provenance={"static_tools": tool_versions()} if static else {},
         detail=found.problem or again,
         assurance=found.assurance,
         verifier=VERSION,

@@ -57,7 +57,7 @@ class Asker:
             except NotOffered:
                 raise
             except (SandboxError, ValueError) as caught:
-                error = type(caught).__name__
+                error = _public_name(caught)
         return FileReply(
             request=request,
             content=content,
@@ -108,3 +108,9 @@ def _plain_tree(tree: Path) -> tuple[bytes, list[str]]:
 def _plant(place: Path, content: bytes) -> None:
     place.parent.mkdir(parents=True)
     place.write_bytes(content)
+
+
+def _public_name(error: SandboxError | ValueError) -> str:
+    """The name of the nearest of the errors that every provider has, or of a builtin one."""
+    shared = {SandboxError.__module__, ValueError.__module__}
+    return next(kind for kind in type(error).__mro__ if kind.__module__ in shared).__name__

@@ -1,0 +1,1 @@
+"""Static checks: what a solution's source shows without being run."""
