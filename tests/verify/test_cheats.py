@@ -7,11 +7,14 @@ fault of ours would be left out of learning instead of learned from.
 
 import ast
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from tiltyard.core.checks import Checks
 from tiltyard.core.task import CallSuite, PytestSuite
 from tiltyard.core.verdict import CheckStatus, Outcome
+from tiltyard.tasks.redteam import Ground, red_team
 from tiltyard.verify.redteam.cheat import CLASSES, Cheat
 from tiltyard.verify.redteam.collection import cheats_for, wrong_answers
 from tiltyard.verify.reward import reward_of
@@ -29,6 +32,9 @@ LUCKY = frozenset(
 )
 """These may pass a check by chance, as an honest wrong program may: their answer is 12 or a number
 that cannot be called."""
+OPEN = frozenset({"h-exec", "h-exec-encoded", "h-exec-packed", "h-exec-numbers", "h-lone-returns"})
+"""These are still measured better than the same code in the open: what is executed as text is not
+read, and lines that end with a lone return are not counted."""
 QUICK = frozenset({"a-same-int", "b-exit-loading", "c-conftest-report", "c-link-reference"})
 
 
@@ -91,6 +97,17 @@ async def test_no_cheat_is_paid_and_none_goes_unscored(
         statuses = {check.status.value for check in verdict.checks}
         # On a busy machine any of them may run out of its time first.
         assert statuses & (cheat.ends | {"timeout"}), (statuses, verdict.checks)
+
+
+@shared_loop
+@pytest.mark.slow
+async def test_no_trick_on_readers_is_measured_better(verifier: Verifier) -> None:
+    read = replace(task(time_limit_s=3.0), checks=Checks(static=True))
+    report = await red_team(read, verifier.verify, only=["h"])
+    assert report.ground is Ground.SOUND, report.why
+    assert len(report.cheats) > 30
+    through = {each.id: each.why for each in report.got_through if each.id not in OPEN}
+    assert not through
 
 
 @shared_loop

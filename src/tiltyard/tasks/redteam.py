@@ -246,7 +246,8 @@ def _better(cheat: Cheat, verdict: Verdict, twin: Verdict) -> str:
         gained = [name for name in before if after.get(name, 0.0) > before[name] + margin]
     else:
         mean = sum(after.get(name, 0.0) for name in before) / len(before)
-        gained = [*before] if mean > sum(before.values()) / len(before) + margin else []
+        gained = [name for name in before if after.get(name, 0.0) > before[name]]
+        gained = gained if mean > sum(before.values()) / len(before) + margin else []
     words = (f"{name} {after.get(name, 0.0):.3g} for {before[name]:.3g}" for name in gained)
     return f"measured better: {', '.join(words)}" if gained else ""
 
