@@ -72,8 +72,13 @@ def test_the_collection_is_whole(hidden: CallSuite | PytestSuite) -> None:
 
 @pytest.mark.parametrize("cheat", cheats(TESTS), ids=lambda cheat: cheat.id)
 def test_a_cheat_is_a_program(cheat: Cheat) -> None:
-    if cheat.id != "b-syntax-error" and "solution.py" in cheat.submission.files:
-        ast.parse(cheat.submission.files["solution.py"])
+    if cheat.id == "b-syntax-error" or "solution.py" not in cheat.submission.files:
+        return
+    program = ast.parse(cheat.submission.files["solution.py"])
+    # What every cheat is given keeps its meaning.
+    given = [each.name for each in program.body if isinstance(each, ast.FunctionDef)]
+    assigned = {ast.unparse(each) for node in program.body for each in getattr(node, "targets", ())}
+    assert "cheat" not in given or (given.count("real") == 1 and "real" not in assigned)
 
 
 @shared_loop

@@ -7,6 +7,7 @@ first its reference must be paid, and some wrong answer must not. As in `check`,
 parameter.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -121,7 +122,9 @@ async def red_team(
     found = await _wrong_answer(plain, verify)
     if isinstance(found, RedTeamReport):
         return found
-    trials = _Trials(task, verify, chosen(only, cheats_for(task, found.texts)))
+    # Beside the loop, which must not wait for thousands of files to be made up.
+    cheats = await asyncio.to_thread(cheats_for, task, found.texts)
+    trials = _Trials(task, verify, chosen(only, cheats))
     reports: dict[int, CheatReport] = {}
 
     async def attempt(place: int, cheat: Cheat) -> None:
@@ -131,8 +134,8 @@ async def red_team(
     # One after the other, so that each is judged once for all the cheats that share it.
     await trials.judge_twins()
     await for_each(trials.cheats, attempt, concurrency=concurrency)
-    cheats = tuple(reports[place] for place in range(len(reports)))
-    return RedTeamReport(task_id=task.id, ground=Ground.SOUND, why=found.doubt, cheats=cheats)
+    made = tuple(reports[place] for place in range(len(reports)))
+    return RedTeamReport(task_id=task.id, ground=Ground.SOUND, why=found.doubt, cheats=made)
 
 
 async def _reference_unpaid(task: Task, verify: Verify) -> RedTeamReport | None:

@@ -7,7 +7,7 @@ from tiltyard.verify.redteam.blocks import Texts, submission_of
 from tiltyard.verify.redteam.cheat import Cheat
 from tiltyard.verify.redteam.surface import Surface
 
-MANY = 20_000
+MANY = 6_000
 LARGE_BYTES = 3 * 1024 * 1024
 _PASSING = "def test_all():\n    pass\n"
 _YES = "def __getattr__(name):\n    return lambda *_, **__: True\n"
