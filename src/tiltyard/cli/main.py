@@ -157,6 +157,32 @@ def check(
 
 
 @app.command()
+<<<<<<< HEAD
+def redteam(
+    tasks: Annotated[
+        list[str],
+        typer.Argument(help="Packs, .jsonl files or task directories, as for [bold]check[/bold]."),
+    ],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="A class, [bold]a[/bold] to [bold]h[/bold], or a cheat's id."),
+    ] = None,
+    list_only: Annotated[
+        bool, typer.Option("--list", help="Name the cheats, and what each of them tries.")
+    ] = False,
+    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Cheats tried at once.")] = 3,
+    as_json: Json = False,
+) -> int:
+    """Try over two hundred cheats on tasks, and tell which of them were paid or went unscored.
+
+    Exits with 0 when none was, 1 when one was or when a task cannot tell right from wrong.
+    """
+    from tiltyard.cli.redteam import redteam as work
+
+    return run_async(
+        work(tasks, only=only or (), concurrency=concurrency, as_json=as_json, list_only=list_only)
+    )
+=======
 def verify(
     task: Annotated[
         Path, typer.Argument(metavar="TASK", help="A task directory; see docs/tasks.md.")
@@ -181,6 +207,7 @@ def verify(
     from tiltyard.cli.verify import verify as work
 
     return run_async(work(task, submission, weights=weights, as_json=as_json))
+>>>>>>> origin/main
 
 
 @app.command()
