@@ -16,7 +16,14 @@ NUMBERS = "def generate(rng, size):\n    return ([rng.randrange(10**6) for _ in 
 TEXT = "def generate(rng, size):\n    return (''.join(rng.choices('abcd', k=size)),)\n"
 
 CONSTANT = "def f(n):\n    t = 0\n    for i in range({k}): t += i\n    return n\n"
-LOG = "def f(n):\n    m = n\n    while m > 1:\n        for i in range({k}): m\n        m //= 2\n    return n\n"
+LOG = """
+def f(n):
+    m = n
+    while m > 1:
+        for i in range({k}): pass
+        m //= 2
+    return n
+"""
 LINEAR = "def f(n):\n    t = 0\n    for i in range(n * {k}): t += i\n    return n\n"
 N_LOG_N = """
 def f(n):
@@ -26,7 +33,12 @@ def f(n):
         step *= 2
     return n
 """
-QUADRATIC = "def f(n):\n    t = 0\n    for i in range(n):\n        for j in range(n * {k}): t += 1\n    return n\n"
+QUADRATIC = """
+def f(n):
+    for i in range(n):
+        for j in range(n * {k}): pass
+    return n
+"""
 CUBIC = """
 def f(n):
     for i in range(n):

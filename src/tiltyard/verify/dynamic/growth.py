@@ -18,8 +18,8 @@ from tiltyard.core.values import Value
 from tiltyard.core.verdict import Component, Evidence, Gap
 from tiltyard.verify.compare import same
 from tiltyard.verify.dynamic.bench import Bench, Called, Generator, words_of_reply
-from tiltyard.verify.dynamic.growth_rule import Judged, Sample, Side, judge
-from tiltyard.verify.split.candidate import Gone, Reply, beside_the_loop
+from tiltyard.verify.dynamic.growth_rule import CLEAR, Judged, Sample, Side, judge, noise_of
+from tiltyard.verify.split.candidate import LARGE_BYTES, Gone, Reply, beside_the_loop
 
 NAME = "growth"
 FLOOR_RUNS = 12
@@ -27,7 +27,7 @@ SPREAD_S_MIN = 0.000_15
 """What the floor varies by on a quiet machine; it may seem calmer than it is going to be."""
 STEP_LOW, STEP_HIGH = 1.5, 2.0
 STOP_SHARE, CUT_SHARE = 1 / 30, 1 / 12
-"""Of `seconds_max`: a call that takes the first ends the climb; at the second it is ended itself."""
+"""Of `seconds_max`: a call that takes the first ends the climb; at the second it is cut off."""
 FILL_POINTS = 12
 FILL_TAIL = 8.0
 """The tail is filled from the largest size over this."""
@@ -41,12 +41,12 @@ class _Climb:
     """What was measured until now. Sides: the reference's and the solution's."""
 
     samples: list[Sample] = field(default_factory=list)
+    spread_s: float = 0.0
     spent_s: dict[str, float] = field(default_factory=lambda: {"reference": 0.0, "solution": 0.0})
     top: dict[str, int] = field(default_factory=lambda: {"reference": 0, "solution": 0})
     """The largest size that a side finished."""
     cut: dict[str, int] = field(default_factory=dict)
     """The smallest size at which a side was cut off."""
-    wrong: str = ""
 
 
 class _WrongError(Exception):
@@ -81,7 +81,7 @@ class GrowthMeter:
     async def measure(self) -> Component:
         """Raises `SandboxError` or `GraderError` when the fault is ours."""
         async with self._bench.generator(self._inputs, seed=self._seed) as generator:
-            spread_s = await self._spread(generator)
+            self._climb.spread_s = await self._spread(generator)
             try:
                 await self._ascend(generator)
                 await self._close(generator)
@@ -93,13 +93,12 @@ class GrowthMeter:
                     gap=Gap.NOT_POSSIBLE,
                     evidence=(Evidence(message=str(error)),),
                 )
-        judged = await beside_the_loop(
-            10**6, lambda samples: self._judge(samples, spread_s), self._climb.samples
-        )
+        judged = await beside_the_loop(LARGE_BYTES + 1, self._judge, self._climb)
         return _component(judged, self._seed)
 
-    def _judge(self, samples: list[Sample], spread_s: float) -> Judged:
-        return judge(samples, spread_s=spread_s, tolerance=self._limits.tolerance)
+    def _judge(self, climb: _Climb) -> Judged:
+        tolerance = self._limits.tolerance
+        return judge(climb.samples, spread_s=climb.spread_s, tolerance=tolerance)
 
     async def _spread(self, generator: Generator) -> float:
         request = await generator.request(self._limits.size_min)
@@ -146,25 +145,44 @@ class GrowthMeter:
                     await self._sample(generator, size, ["reference", "solution"])
 
     async def _fill(self, generator: Generator) -> None:
-        """Adds sizes near the top that both finish, or near each one's own."""
+        """Adds sizes near the top that both finish, and near each one's own."""
         tops = self._climb.top
         if not all(tops.values()):
             return
         together = min(tops.values())
+        apart = max(tops.values()) >= together * STEP_HIGH
+        ahead = max(tops, key=lambda side: tops[side])
         for number in range(FILL_POINTS):
-            if number % 3 < 2 or max(tops.values()) < together * STEP_HIGH:
-                await self._fill_below(generator, together, ["reference", "solution"])
-            else:
-                ahead = max(tops, key=lambda side: tops[side])
+            if apart and number % 2:
                 await self._fill_below(generator, tops[ahead], [ahead])
+            else:
+                await self._fill_below(generator, together, ["reference", "solution"])
 
     async def _fill_below(self, generator: Generator, top: int, sides: list[str]) -> None:
         if any(self._climb.spent_s[side] > self._limits.seconds_max * 0.8 for side in sides):
             return
+        low = max(top / FILL_TAIL, self._clear_from(top, sides), self._limits.size_min)
         # More near the top: the square root of a uniform share of the way up.
-        share = math.sqrt(self._rng.random())
-        size = max(round(top / FILL_TAIL ** (1 - share)), self._limits.size_min)
+        size = round(low * (top / low) ** math.sqrt(self._rng.random()))
         await self._sample(generator, size, sides)
+
+    def _clear_from(self, top: int, sides: list[str]) -> float:
+        """The smallest size, not the top itself, with times that are clear of noise."""
+        climb = self._climb
+        clear = [
+            each.size
+            for each in climb.samples
+            if each.size < top
+            and all(
+                used_s is not None
+                and used_s - each.floor_s > CLEAR * noise_of(each, spread_s=climb.spread_s)
+                for used_s in (
+                    each.reference_s if side == "reference" else each.solution_s for side in sides
+                )
+            )
+        ]
+        below = [each.size for each in climb.samples if each.size < top]
+        return min(clear, default=max(below, default=top))
 
     async def _sample(self, generator: Generator, size: int, sides: list[str]) -> bool:
         """Measures the sides on one new input; False when it may not cross.
@@ -190,6 +208,7 @@ class GrowthMeter:
                 floor_s=floor.cpu_s,
                 reference_s=_finished(reference),
                 solution_s=_finished(solution),
+                reference_cut=reference is not None and reference.over,
                 cut_s=solution.cpu_s if solution is not None and solution.over else None,
             )
         )

@@ -38,11 +38,15 @@ FLAT = 2.0
 STEEP = 3.0
 """A function that explodes has a slope that grows with the size, and of which a share is no more
 than noise: above this slope of the reference's, the tolerance grows in proportion."""
+CLEAR = 3.0
+"""Times so far above noise are used alone, if there are enough."""
 TIME_TAIL = 40.0
-"""Times down to the largest over this, likewise: near noise, only what noise made larger is kept."""
+"""Times down to the longest over this, likewise: near noise, only what it made longer is kept."""
 RISE_FROM_FLAT = 20.0
 """A compiled loop is so much quicker than one of Python's: a side that is flat may still hide a
 power under noise unless the other is this far above it."""
+CUT_JUMP = 2.0
+"""How much more than the reference it must have grown since the last size that it finished."""
 CUT_MARGIN = 1.0
 """A power more than the tolerance for one point that was cut off: it has no neighbours to bear it
 out."""
@@ -67,6 +71,7 @@ class Sample:
     solution_s: float | None
     cut_s: float | None = None
     """What the solution had used when it was cut off; None when it was not."""
+    reference_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +92,7 @@ class Judged:
 def judge(samples: Sequence[Sample], *, spread_s: float, tolerance: float) -> Judged:
     """`spread_s` is the standard deviation of the floor at the smallest size."""
     ordered = sorted(samples, key=lambda each: each.size)[-POINTS_MAX:]
-    noise = [SPREADS * spread_s + FLOOR_SHARE * each.floor_s for each in ordered]
+    noise = [noise_of(each, spread_s=spread_s) for each in ordered]
     rows = [
         _Row(
             size=each.size,
@@ -95,6 +100,7 @@ def judge(samples: Sequence[Sample], *, spread_s: float, tolerance: float) -> Ju
             reference_s=_net(each.reference_s, each.floor_s),
             solution_s=_net(each.solution_s, each.floor_s),
             cut_s=_net(each.cut_s, each.floor_s),
+            reference_cut=each.reference_cut,
         )
         for each, least in zip(ordered, noise, strict=True)
     ]
@@ -108,6 +114,11 @@ def judge(samples: Sequence[Sample], *, spread_s: float, tolerance: float) -> Ju
     return replace(judged, curves=curves)
 
 
+def noise_of(sample: Sample, *, spread_s: float) -> float:
+    """Seconds over the floor that may be noise at this size."""
+    return SPREADS * spread_s + FLOOR_SHARE * sample.floor_s
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
     size: int
@@ -115,6 +126,7 @@ class _Row:
     reference_s: float | None
     solution_s: float | None
     cut_s: float | None
+    reference_cut: bool
 
 
 Points = list[tuple[float, float]]
@@ -126,16 +138,15 @@ def _net(used_s: float | None, floor_s: float) -> float | None:
 
 def _tail(times: Sequence[tuple[int, float | None, float]]) -> Points:
     """The usable times of large sizes, as logarithms."""
-    usable = [(size, time) for size, time, noise in times if time is not None and time > noise]
-    largest = max((size for size, _ in usable), default=0)
-    longest = max((time for _, time in usable), default=0.0)
-    for tail in (
-        [each for each in usable if each[0] * TAIL >= largest and each[1] * TIME_TAIL >= longest],
-        [each for each in usable if each[0] * TAIL >= largest],
-    ):
+    usable = [(size, time, noise) for size, time, noise in times if time and time > noise]
+    largest = max((size for size, _, _ in usable), default=0)
+    longest = max((time for _, time, _ in usable), default=0.0)
+    large = [each for each in usable if each[0] * TAIL >= largest]
+    clear = [each for each in large if each[1] > CLEAR * each[2]]
+    for tail in ([each for each in clear if each[1] * TIME_TAIL >= longest], clear, large):
         if len(tail) >= TAIL_POINTS:
-            return [(math.log(size), math.log(time)) for size, time in tail]
-    return [(math.log(size), math.log(time)) for size, time in usable]
+            return [(math.log(size), math.log(time)) for size, time, _ in tail]
+    return [(math.log(size), math.log(time)) for size, time, _ in usable]
 
 
 def _line(points: Points) -> Line | None:
@@ -156,14 +167,19 @@ def _compare(rows: Sequence[_Row], reference: Points, solution: Points, toleranc
         if judged.side is not Side.UNRESOLVED or steep:
             return judged
     if one is not None and other is not None:
-        between = Line(
-            slope=one.slope - other.slope,
-            low=one.low - other.high,
-            high=one.high - other.low,
-            intercept=0.0,
-        )
-        return _decide(between, allowed, "inputs of different sizes")
+        return _decide(_between(one, other), allowed, "inputs of different sizes")
     return _unresolved(f"fewer than {POINTS_MIN} sizes give times above noise on both sides")
+
+
+def _between(one: Line, other: Line) -> Line:
+    """The difference of two slopes that were found apart, with their errors taken together."""
+    slope = one.slope - other.slope
+    return Line(
+        slope=slope,
+        low=slope - math.hypot(one.slope - one.low, other.high - other.slope),
+        high=slope + math.hypot(one.high - one.slope, other.slope - other.low),
+        intercept=one.intercept - other.intercept,
+    )
 
 
 def _ratios(rows: Sequence[_Row]) -> Points:
@@ -192,10 +208,10 @@ def _with_a_flat_side(
     """None when neither side is flat."""
     solution_rise = _rise([(row.solution_s, row.noise_s) for row in rows])
     reference_rise = _rise([(row.reference_s, row.noise_s) for row in rows])
-    if solution_rise <= FLAT:
+    if solution_rise <= FLAT and all(row.cut_s is None for row in rows):
         slope = reference.slope if reference is not None and reference_rise > FLAT else 0.0
         return _judged(Side.WITHIN, -slope, None, "it never rises above noise")
-    if reference_rise > FLAT:
+    if min(reference_rise, solution_rise) > FLAT or any(row.reference_cut for row in rows):
         return None
     if solution is not None and solution_rise >= RISE_FROM_FLAT:
         return _decide(
@@ -210,15 +226,23 @@ def _rise(times: Sequence[tuple[float | None, float]]) -> float:
     return rises[POINTS_MIN - 1] if len(rises) >= POINTS_MIN else 0.0
 
 
-def _decide(excess: float, low: float, high: float, tolerance: float, over: str) -> Judged:
-    if excess <= tolerance:
+def _decide(line: Line, allowed: float, why: str) -> Judged:
+    if line.slope <= allowed:
         side = Side.WITHIN
-    elif low > 0:
+    elif line.low > 0:
         side = Side.SLOWER
     else:
-        return _unresolved(f"too much noise: {excess:.2f} in [{low:.2f}, {high:.2f}]")
+        return _unresolved(
+            f"too much noise: {line.slope:.2f} in [{line.low:.2f}, {line.high:.2f}], over {why}"
+        )
     return Judged(
-        side=side, excess=excess, low=low, high=high, why=f"fitted over {over}", curves=()
+        side=side,
+        excess=line.slope,
+        low=line.low,
+        high=line.high,
+        allowed=allowed,
+        why=f"fitted over {why}",
+        curves=(),
     )
 
 
@@ -237,12 +261,11 @@ def _cut_off(rows: Sequence[_Row], tolerance: float) -> Judged | None:
         if not before:
             continue
         last = before[-1]
-        step = math.log(row.size / last.size)
-        grew = math.log(row.cut_s / max(last.solution_s or 0.0, last.noise_s)) / step
-        theirs = math.log(
-            max(row.reference_s, row.noise_s) / max(last.reference_s or 0.0, last.noise_s)
-        )
-        excess = grew - theirs / step
+        theirs = max(row.reference_s, row.noise_s) / max(last.reference_s or 0.0, last.noise_s)
+        ours = row.cut_s / max(last.solution_s or 0.0, last.noise_s)
+        if ours < CUT_JUMP * theirs:
+            continue  # as much may be noise
+        excess = math.log(ours / theirs) / math.log(row.size / last.size)
         if best is None or excess > best:
             best, at = excess, row.size
     if best is None or best <= tolerance + CUT_MARGIN:
