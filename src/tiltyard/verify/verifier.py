@@ -8,6 +8,7 @@ fault without a reward.
 
 import time
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +20,7 @@ from tiltyard.core.task import Submission, Task
 from tiltyard.core.verdict import Outcome, Verdict
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter
+from tiltyard.verify.dynamic.measures import DynamicMeasures
 from tiltyard.verify.found import Found
 from tiltyard.verify.split.mode import SplitMode
 
@@ -37,10 +39,12 @@ class Verifier:
     ) -> None:
         """`spec` is what solutions and tests run under; `cells_max` bounds each kind of cell."""
         self._split = SplitMode(provider, interpreter=interpreter, spec=spec, cells_max=cells_max)
+        self._dynamic = DynamicMeasures(provider, interpreter=interpreter, spec=spec)
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._opened.enter_async_context(self._split)
+        await self._opened.enter_async_context(self._dynamic)
         return self
 
     async def __aexit__(
@@ -54,14 +58,17 @@ class Verifier:
     @property
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
-        return self._split.sandboxes
+        return self._split.sandboxes + self._dynamic.sandboxes
 
     async def verify(self, task: Task, submission: Submission) -> Verdict:
         """Judges a submission. Raises only when cancelled."""
         started = time.monotonic()
         for attempt in range(1, TRIES + 1):
             try:
-                return _verdict(await self._judge(task, submission), attempt, started)
+                found = await self._judge(task, submission)
+                measured = await self._dynamic.measure(task, submission, found)
+                found = replace(found, components=(*found.components, *measured))
+                return _verdict(found, attempt, started)
             except GraderError as error:
                 return _fault(Outcome.GRADER_FAULT, error, started)
             except SandboxError as error:

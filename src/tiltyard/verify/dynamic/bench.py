@@ -13,6 +13,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from types import TracebackType
 from typing import Self
@@ -111,12 +112,12 @@ class Bench:
             },
             main="measured.py",
         )
-        self._measured, self._generators = (
-            ZygoteCells(
-                provider, interpreter=interpreter, program=program, spec=spec, cells_max=cells
-            )
-            for cells in (cells_max, 1)
+        self._cells = partial(
+            ZygoteCells, provider, interpreter=interpreter, program=program, spec=spec
         )
+        self._measured = self._cells(cells_max=cells_max)
+        self._generators = self._cells(cells_max=1)
+        self._alone = asyncio.Semaphore(cells_max)
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -140,7 +141,18 @@ class Bench:
     @asynccontextmanager
     async def session(self, *, wall_s: float) -> AsyncIterator[Session]:
         """A run for a solution, begun. Raises `SandboxError`."""
-        async with self._measured.run(wall_s=wall_s) as run:
+        async with self._alone, self._measured.run(wall_s=wall_s) as run:
+            session = Session(run, wall_s=wall_s)
+            await session.begin()
+            yield session
+
+    @asynccontextmanager
+    async def cold_session(self, *, wall_s: float) -> AsyncIterator[Session]:
+        """As `session`, in a sandbox made for it: nothing was ever charged to its cgroup before.
+
+        It waits for its turn among the sessions.
+        """
+        async with self._alone, self._cells(cells_max=1) as cells, cells.run(wall_s=wall_s) as run:
             session = Session(run, wall_s=wall_s)
             await session.begin()
             yield session

@@ -1,9 +1,9 @@
 """From readings of a process over many calls to whether it leaks. Pure.
 
 A leak is growth that does not end: the slope over the calls is above the limit with its whole
-confidence interval, *and* the last third went on growing. So a cache that fills up, or a warm-up
-that goes on for long, is none. Medians of windows are fitted, not single readings: memory comes and
-goes by pages and by the allocator's pools.
+confidence interval, *and* the last third went on growing at half that pace. So a cache that fills
+up, or a warm-up that goes on for long, is none. Medians of windows are fitted, not single
+readings: memory comes and goes by pages and by the allocator's pools.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,9 @@ from tiltyard.verify.dynamic.slopes import Line, theil_sen
 
 WINDOWS_MAX = 60
 WINDOWS_MIN = 6
+STEADY = 0.8
 GOES_ON = 0.5
-"""Of what the limit would give in the last third, so much at least must have been added there."""
+"""Of what the slope would give in the last third, so much at least must have been added there."""
 
 
 class Series(StrEnum):
@@ -53,6 +54,10 @@ class Trend:
     line: Line
     limit: float
     leaks: bool
+    suspect: bool
+    """Only one of the two conditions holds: more calls would tell."""
+    certain: bool
+    """It leaks, and has not slowed down: more calls would tell the same."""
     points: tuple[tuple[float, float], ...]
 
     @property
@@ -107,11 +112,14 @@ def _trend(series: Series, points: tuple[tuple[float, float], ...], limit: float
     half = max(len(last) // 2, 1)
     added = median(y for _, y in last[-half:]) - median(y for _, y in last[:half])
     calls = median(x for x, _ in last[-half:]) - median(x for x, _ in last[:half])
-    goes_on = added > 0 and added >= GOES_ON * limit * calls
+    above = line.low > limit
+    goes_on = added > 0 and added >= GOES_ON * max(limit, line.low) * calls
     return Trend(
         series=series,
         line=line,
         limit=limit,
-        leaks=line.low > limit and goes_on,
+        leaks=above and goes_on,
+        suspect=above or goes_on,
+        certain=above and goes_on and added >= STEADY * line.slope * calls,
         points=points,
     )

@@ -3,7 +3,7 @@
 One process makes hundreds of calls, each on a new input; between calls, at random distances, what
 it and its children hold is read from the host's side, where neither a patched module nor memory
 outside Python's own counts can hide it. What looks like a leak has to go on for three times as many
-calls again: a cache that fills up does not.
+calls again, and longer if it slows down: a cache that fills up does not.
 """
 
 import random
@@ -19,8 +19,8 @@ from tiltyard.verify.split.candidate import Gone, Reply
 NAME = "leaks"
 CALLS_MIN = 400
 """A leak at every 50th call has left eight marks by then."""
-AGAIN = 3
-"""So many times the calls are made again to be certain of a leak."""
+AGAIN, ROUNDS_MAX = 3, 3
+"""So many times as many calls are made to be certain of a leak; so often while it slows down."""
 SPACING_MAX = 7
 RAISES_MAX = 20
 """So many exceptions on end after calls that went well: it has used something up."""
@@ -52,7 +52,7 @@ class LeakMeter:
         self._seed = seed
         self._rng = random.Random(seed)  # noqa: S311 - so that its seed tells all distances
         self._readings: list[Reading] = []
-        self._calls = 0
+        self._calls = self._least = 0
         self._raised = 0
         """On end, until now."""
         self._went_well = 0
@@ -62,6 +62,7 @@ class LeakMeter:
         calls = max(self._limits.calls, CALLS_MIN)
         calls += self._rng.randrange(calls // 10)  # nobody inside knows when it will be over
         warm_up = self._limits.warm_up
+        self._least = calls
         ended: Gone | None = None
         async with (
             self._bench.session(wall_s=WALL_S) as session,
@@ -70,9 +71,11 @@ class LeakMeter:
             try:
                 _checked(await session.load(self._module, self._source))
                 await self._run(session, generator, warm_up + calls)
-                if self._leaking(after=warm_up) and not self._used_up:
+                for _ in range(ROUNDS_MAX):
+                    if self._told(after=warm_up):
+                        break
                     await self._run(session, generator, calls * AGAIN)
-                    warm_up = self._calls // 3
+                    warm_up = self._calls // 2
             except _EndedError as error:
                 ended = error.gone
         if self._used_up or ended is not None:
@@ -125,8 +128,12 @@ class LeakMeter:
         kept = [each for each in self._readings if after <= each.calls <= until]
         return trends(kept, bytes_per_call_max=self._limits.bytes_per_call_max)
 
-    def _leaking(self, *, after: int) -> bool:
-        return any(each.leaks for each in self._trends(after=after))
+    def _told(self, *, after: int) -> bool:
+        """Whether more calls would tell no more."""
+        found = self._trends(after=after)
+        suspect = any(each.suspect for each in found)
+        sure = any(each.certain for each in found) and self._calls > after + self._least
+        return self._used_up or sure or not suspect
 
     def _component(self, found: tuple[Trend, ...], ended: Gone | None) -> Component:
         evidence = [_evidence(each, self._calls) for each in found if each.leaks]
