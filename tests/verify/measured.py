@@ -1,7 +1,5 @@
 """Tasks and submissions for the measures, and what their verdicts say."""
 
-from dataclasses import replace
-
 from tiltyard.core.checks import Checks
 from tiltyard.core.ids import TaskId
 from tiltyard.core.task import CallCase, CallSuite, Split, Submission, Task
@@ -42,9 +40,3 @@ def components(verdict: Verdict) -> dict[str, Component]:
     """By name. The submission must have passed every check."""
     assert [each for each in verdict.checks if each.status is not CheckStatus.PASSED] == []
     return {component.name: component for component in verdict.components}
-
-
-def without_cases(task: Task) -> Task:
-    """With one case that everything passes that is right at all."""
-    suite = CallSuite(cases=(CallCase(id="some", target="f", args=([3],), expected=3),))
-    return replace(task, hidden=suite)

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.asyncio(loop_sc
 QUICK = "def f(n):\n    return n\n"
 WORK = """
 def work(n):
-    for _ in range(6_000_000):
+    for _ in range(3_000_000):
         pass
     return n
 """
@@ -29,6 +29,10 @@ HIDDEN_CPU = {
             setattr(time, name, lambda: 0.0)
         def f(n):
             return work(n)
+        """,
+    "a cache": """
+        import functools
+        f = functools.cache(work)
         """,
     "precomputed at import": """
         TABLE = {n: work(n) for n in (7, 8)}
@@ -91,7 +95,8 @@ HIDDEN_MEMORY = {
         import os
         def f(n):
             with os.fdopen(os.memfd_create("x"), "wb") as file:
-                file.write(bytes(1 << 20) * (SIZE >> 20))
+                for _ in range(SIZE >> 20):
+                    file.write(bytes(1 << 20))
             return n
         """,
     "shared memory": """
@@ -125,32 +130,25 @@ async def cost(verifier: Verifier, source: str, kind: str) -> Component:
     return got
 
 
-@pytest.mark.parametrize("way", HIDDEN_CPU)
-async def test_hidden_cpu_time_is_billed(verifier: Verifier, way: str) -> None:
+async def test_hidden_cpu_time_is_billed(verifier: Verifier) -> None:
     honest = await cost(verifier, HONEST, "cost_cpu")
-    cheat = await cost(verifier, WORK + dedent(HIDDEN_CPU[way]), "cost_cpu")
-    assert cheat.raw and honest.raw
-    assert 0.5 < cheat.raw / honest.raw < 2.0
-    assert cheat.normalised == honest.normalised == 0.0  # the reference does nothing
+    ratios: dict[str, float] = {}
+    for way, source in HIDDEN_CPU.items():
+        cheat = await cost(verifier, WORK + dedent(source), "cost_cpu")
+        ratios[way] = (cheat.raw or 0.0) / (honest.raw or 1.0)
+        assert cheat.normalised == 0.0  # the reference does nothing
+    assert {way for way, ratio in ratios.items() if not 0.5 < ratio < 2.0} == set(), ratios
 
 
-async def test_a_cache_helps_only_within_its_own_process(verifier: Verifier) -> None:
-    """Two inputs, two computations, however often the suite was run before."""
-    cached = WORK + "import functools\nf = functools.cache(lambda n: work(n))\n"
-    honest = await cost(verifier, HONEST, "cost_cpu")
-    again = [await cost(verifier, cached, "cost_cpu") for _ in range(2)]
-    assert honest.raw
-    assert all(0.5 < (each.raw or 0) / honest.raw < 2.0 for each in again)
-
-
-@pytest.mark.parametrize("way", HIDDEN_MEMORY)
-async def test_hidden_memory_is_billed(verifier: Verifier, way: str) -> None:
+async def test_hidden_memory_is_billed(verifier: Verifier) -> None:
     size = f"SIZE = {24 << 20}\n"
     honest = await cost(verifier, size + HELD, "cost_memory")
-    cheat = await cost(verifier, size + dedent(HIDDEN_MEMORY[way]), "cost_memory")
-    assert cheat.raw and honest.raw
-    assert 0.6 < cheat.raw / honest.raw < 1.8
-    assert cheat.normalised == honest.normalised == 0.0
+    ratios: dict[str, float] = {}
+    for way, source in HIDDEN_MEMORY.items():
+        cheat = await cost(verifier, size + dedent(source), "cost_memory")
+        ratios[way] = (cheat.raw or 0.0) / (honest.raw or 1.0)
+        assert cheat.normalised == 0.0
+    assert {way for way, ratio in ratios.items() if not 0.7 < ratio < 1.4} == set(), ratios
 
 
 async def test_what_goes_through_files_is_billed(verifier: Verifier) -> None:

@@ -28,7 +28,7 @@ SPREAD_S_MIN = 0.000_15
 STEP_LOW, STEP_HIGH = 1.5, 2.0
 STOP_SHARE, CUT_SHARE = 1 / 30, 1 / 12
 """Of `seconds_max`: a call that takes the first ends the climb; at the second it is cut off."""
-FILL_POINTS = 12
+FILL_POINTS = 18
 FILL_TAIL = 8.0
 """The tail is filled from the largest size over this."""
 CLOSE_TRIES = 3
@@ -167,7 +167,7 @@ class GrowthMeter:
         await self._sample(generator, size, sides)
 
     def _clear_from(self, top: int, sides: list[str]) -> float:
-        """The smallest size, not the top itself, with times that are clear of noise."""
+        """About the smallest size with times that are clear of noise."""
         climb = self._climb
         clear = [
             each.size
@@ -181,8 +181,9 @@ class GrowthMeter:
                 )
             )
         ]
-        below = [each.size for each in climb.samples if each.size < top]
-        return min(clear, default=max(below, default=top))
+        # From the next smaller one on: somewhere between the two lie the first that are.
+        first = min(clear, default=top)
+        return max((each.size for each in climb.samples if each.size < first), default=first)
 
     async def _sample(self, generator: Generator, size: int, sides: list[str]) -> bool:
         """Measures the sides on one new input; False when it may not cross.

@@ -21,11 +21,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from statistics import median
 
 from tiltyard.core.verdict import Curve
 from tiltyard.verify.dynamic.slopes import POINTS_MAX, Line, theil_sen
 
-POINTS_MIN = 4
+POINTS_MIN, SIZES_MIN = 4, 3
+"""Of usable times, and of different sizes among them."""
 TAIL = 16.0
 """Sizes down to the largest over this count, if there are `TAIL_POINTS`."""
 TAIL_POINTS = 6
@@ -35,6 +37,7 @@ FLOOR_SHARE = 0.25
 """Of the floor itself, which for a large input is reading it, and varies with the machine."""
 FLAT = 2.0
 """Times no further above noise than this say nothing: the noise of a busy machine has bursts."""
+FLOOR_REACH = 1.25
 STEEP = 3.0
 """A function that explodes has a slope that grows with the size, and of which a share is no more
 than noise: above this slope of the reference's, the tolerance grows in proportion."""
@@ -91,7 +94,7 @@ class Judged:
 
 def judge(samples: Sequence[Sample], *, spread_s: float, tolerance: float) -> Judged:
     """`spread_s` is the standard deviation of the floor at the smallest size."""
-    ordered = sorted(samples, key=lambda each: each.size)[-POINTS_MAX:]
+    ordered = _with_steady_floors(sorted(samples, key=lambda each: each.size)[-POINTS_MAX:])
     noise = [noise_of(each, spread_s=spread_s) for each in ordered]
     rows = [
         _Row(
@@ -132,6 +135,21 @@ class _Row:
 Points = list[tuple[float, float]]
 
 
+def _with_steady_floors(ordered: Sequence[Sample]) -> list[Sample]:
+    """Each floor is the median of those at about the same size: one alone may be an outlier."""
+    return [
+        replace(
+            each,
+            floor_s=median(
+                other.floor_s
+                for other in ordered
+                if each.size / FLOOR_REACH <= other.size <= each.size * FLOOR_REACH
+            ),
+        )
+        for each in ordered
+    ]
+
+
 def _net(used_s: float | None, floor_s: float) -> float | None:
     return None if used_s is None else max(used_s - floor_s, 0.0)
 
@@ -150,11 +168,18 @@ def _tail(times: Sequence[tuple[int, float | None, float]]) -> Points:
 
 
 def _line(points: Points) -> Line | None:
-    return theil_sen(points) if len(points) >= POINTS_MIN else None
+    distinct = len({x for x, _ in points})
+    return theil_sen(points) if len(points) >= POINTS_MIN and distinct >= SIZES_MIN else None
 
 
 def _compare(rows: Sequence[_Row], reference: Points, solution: Points, tolerance: float) -> Judged:
     pairs = _ratios(rows)
+    counts = (
+        sum(row.solution_s is not None for row in rows),
+        sum(row.reference_s is not None for row in rows),
+    )
+    if min(counts) < POINTS_MIN:
+        return _unresolved(f"only {min(counts)} sizes were finished")
     one, other = _line(solution), _line(reference)
     flat = _with_a_flat_side(rows, one, other, tolerance)
     if flat is not None:
