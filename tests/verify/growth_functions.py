@@ -5,7 +5,7 @@ are of the kind that one meets. Sizes are such that the steepest of a pair fits 
 """
 
 from dataclasses import dataclass
-from textwrap import dedent
+from textwrap import dedent, indent
 
 from tiltyard.core.checks import Checks, Growth, Inputs
 from tiltyard.core.ids import TaskId
@@ -15,53 +15,43 @@ NUMBER = "def generate(rng, size):\n    return (size,)\n"
 NUMBERS = "def generate(rng, size):\n    return ([rng.randrange(10**6) for _ in range(size)],)\n"
 TEXT = "def generate(rng, size):\n    return (''.join(rng.choices('abcd', k=size)),)\n"
 
-CONSTANT = "def f(n):\n    t = 0\n    for i in range({k}): t += i\n    return n\n"
-LOG = """
-def f(n):
-    m = n
-    while m > 1:
-        for i in range({k}): pass
-        m //= 2
-    return n
-"""
-LINEAR = "def f(n):\n    t = 0\n    for i in range(n * {k}): t += i\n    return n\n"
-N_LOG_N = """
-def f(n):
+WORK = {
+    "constant": "for i in range(20): pass",
+    "log": """
+    while n > 1:
+        for i in range(20): pass
+        n //= 2
+    """,
+    "linear": "for i in range(n): pass",
+    "n_log_n": """
     step = 1
     while step < n:
-        for i in range(n * {k}): pass
+        for i in range(n): pass
         step *= 2
-    return n
-"""
-QUADRATIC = """
-def f(n):
+    """,
+    "quadratic": """
     for i in range(n):
-        for j in range(n * {k}): pass
-    return n
-"""
-CUBIC = """
-def f(n):
+        for j in range(n): pass
+    """,
+    "cubic": """
     for i in range(n):
         for j in range(n):
-            for k in range(n * {k}): pass
-    return n
-"""
-EXPONENTIAL = """
-def f(n):
+            for k in range(n): pass
+    """,
+    "exponential": """
     def walk(left):
         return 1 if left == 0 else walk(left - 1) + walk(left - 1)
-    for _ in range({k}): walk(n)
-    return n
-"""
-CLASSES = {
-    "constant": CONSTANT,
-    "log": LOG,
-    "linear": LINEAR,
-    "n_log_n": N_LOG_N,
-    "quadratic": QUADRATIC,
-    "cubic": CUBIC,
-    "exponential": EXPONENTIAL,
+    walk(n)
+    """,
 }
+
+
+def working(name: str, times: int) -> str:
+    """A function that does work of a class so many times over, and returns its argument."""
+    body = indent(dedent(WORK[name]).strip(), "    ")
+    repeated = f"def f(n):\n    for _ in range({times}): work(n)\n    return n\n"
+    return f"def work(n):\n{body}\n\n{repeated}"
+
 
 SORTED = "def f(xs):\n    return sorted(xs)[len(xs) // 2]\n"
 MERGE_SORT = """
@@ -152,8 +142,8 @@ class Pair:
 def _made(solution: str, reference: str, *, slower: bool, factor: int = 1) -> Pair:
     return Pair(
         name=f"{solution}{f' x{factor}' if factor > 1 else ''} beside {reference}",
-        solution=CLASSES[solution].format(k=factor),
-        reference=CLASSES[reference].format(k=1),
+        solution=working(solution, factor),
+        reference=working(reference, 1),
         inputs=NUMBER,
         slower=slower,
         size_max=5_000_000,
@@ -161,8 +151,8 @@ def _made(solution: str, reference: str, *, slower: bool, factor: int = 1) -> Pa
 
 
 PAIRS = (
-    *(_made(each, each, slower=False) for each in CLASSES),
-    *(_made(each, each, slower=False, factor=4) for each in CLASSES),
+    *(_made(each, each, slower=False) for each in WORK),
+    *(_made(each, each, slower=False, factor=4) for each in WORK),
     _made("linear", "constant", slower=True),
     _made("n_log_n", "constant", slower=True),
     _made("quadratic", "constant", slower=True),

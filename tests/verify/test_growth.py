@@ -50,7 +50,6 @@ def side(pair: Pair, component: Component) -> str:
 
 
 @pytest.mark.collection
-@pytest.mark.timeout(600)
 async def test_functions_land_on_the_right_side(
     provider: NativeProvider, verify_repeats: int
 ) -> None:

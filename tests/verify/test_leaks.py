@@ -29,7 +29,6 @@ class TestMeasured:
     pytestmark = sandboxed
 
     @pytest.mark.collection
-    @pytest.mark.timeout(600)
     async def test_programs_are_told_right(
         self, provider: NativeProvider, verify_repeats: int
     ) -> None:

@@ -29,6 +29,8 @@ STEP_LOW, STEP_HIGH = 1.5, 2.0
 STOP_SHARE, CUT_SHARE = 1 / 30, 1 / 12
 """Of `seconds_max`: a call that takes the first ends the climb; at the second it is cut off."""
 FILL_POINTS = 18
+FILL_SHARE = 0.8
+"""Of `seconds_max`: no side is measured again that has used more."""
 FILL_TAIL = 8.0
 """The tail is filled from the largest size over this."""
 CLOSE_TRIES = 3
@@ -47,6 +49,15 @@ class _Climb:
     """The largest size that a side finished."""
     cut: dict[str, int] = field(default_factory=dict)
     """The smallest size at which a side was cut off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Window:
+    """Sizes to fill, and the sides to measure there."""
+
+    top: int
+    low: float
+    sides: list[str]
 
 
 class _WrongError(Exception):
@@ -149,41 +160,42 @@ class GrowthMeter:
         tops = self._climb.top
         if not all(tops.values()):
             return
+        both = ["reference", "solution"]
         together = min(tops.values())
-        apart = max(tops.values()) >= together * STEP_HIGH
-        ahead = max(tops, key=lambda side: tops[side])
+        windows = [self._window(together, both)]
+        if max(tops.values()) >= together * STEP_HIGH:
+            ahead = max(tops, key=lambda side: tops[side])
+            behind = min(tops, key=lambda side: tops[side])
+            if not self._is_clear(together, both):  # then what both finish says nothing
+                windows = [self._window(together, [behind])]
+            windows.append(self._window(tops[ahead], [ahead]))
         for number in range(FILL_POINTS):
-            if apart and number % 2:
-                await self._fill_below(generator, tops[ahead], [ahead])
-            else:
-                await self._fill_below(generator, together, ["reference", "solution"])
+            await self._fill_within(generator, windows[number % len(windows)])
 
-    async def _fill_below(self, generator: Generator, top: int, sides: list[str]) -> None:
-        if any(self._climb.spent_s[side] > self._limits.seconds_max * 0.8 for side in sides):
+    async def _fill_within(self, generator: Generator, window: _Window) -> None:
+        spent = max(self._climb.spent_s[side] for side in window.sides)
+        if spent > self._limits.seconds_max * FILL_SHARE:
             return
-        low = max(top / FILL_TAIL, self._clear_from(top, sides), self._limits.size_min)
         # More near the top: the square root of a uniform share of the way up.
-        size = round(low * (top / low) ** math.sqrt(self._rng.random()))
-        await self._sample(generator, size, sides)
+        way = math.sqrt(self._rng.random())
+        size = round(window.low * (window.top / window.low) ** way)
+        await self._sample(generator, size, window.sides)
 
-    def _clear_from(self, top: int, sides: list[str]) -> float:
-        """About the smallest size with times that are clear of noise."""
-        climb = self._climb
-        clear = [
-            each.size
-            for each in climb.samples
-            if each.size < top
-            and all(
-                used_s is not None
-                and used_s - each.floor_s > CLEAR * noise_of(each, spread_s=climb.spread_s)
-                for used_s in (
-                    each.reference_s if side == "reference" else each.solution_s for side in sides
-                )
-            )
-        ]
+    def _window(self, top: int, sides: list[str]) -> _Window:
+        """From where times are clear of noise, and at most `FILL_TAIL` below the top."""
+        sizes = sorted(each.size for each in self._climb.samples if each.size <= top)
+        clear = [size for size in sizes if self._is_clear(size, sides)]
         # From the next smaller one on: somewhere between the two lie the first that are.
-        first = min(clear, default=top)
-        return max((each.size for each in climb.samples if each.size < first), default=first)
+        edge = max((size for size in sizes if size < clear[0]), default=0) if clear else 0
+        low = max(top / FILL_TAIL, edge, self._limits.size_min)
+        return _Window(top=top, low=min(low, top), sides=sides)
+
+    def _is_clear(self, size: int, sides: list[str]) -> bool:
+        """Whether a size was measured, and all the sides' times at it are clear of noise."""
+        each = next(each for each in self._climb.samples if each.size == size)
+        times = {"reference": each.reference_s, "solution": each.solution_s}
+        least = CLEAR * noise_of(each, spread_s=self._climb.spread_s) + each.floor_s
+        return all((times[side] or 0.0) > least for side in sides)
 
     async def _sample(self, generator: Generator, size: int, sides: list[str]) -> bool:
         """Measures the sides on one new input; False when it may not cross.

@@ -41,6 +41,7 @@ FLOOR_REACH = 1.25
 STEEP = 3.0
 """A function that explodes has a slope that grows with the size, and of which a share is no more
 than noise: above this slope of the reference's, the tolerance grows in proportion."""
+MOSTLY = 0.8
 CLEAR = 3.0
 """Times so far above noise are used alone, if there are enough."""
 TIME_TAIL = 40.0
@@ -155,16 +156,31 @@ def _net(used_s: float | None, floor_s: float) -> float | None:
 
 
 def _tail(times: Sequence[tuple[int, float | None, float]]) -> Points:
-    """The usable times of large sizes, as logarithms."""
-    usable = [(size, time, noise) for size, time, noise in times if time and time > noise]
+    """The usable times of large sizes, as logarithms.
+
+    All times from some size on are taken, not those that are long enough: among short ones, that
+    would keep just what noise made longer.
+    """
+    finished = [(size, time, noise) for size, time, noise in times if time]
+    usable = [each for each in finished if each[1] > each[2]]
     largest = max((size for size, _, _ in usable), default=0)
     longest = max((time for _, time, _ in usable), default=0.0)
-    large = [each for each in usable if each[0] * TAIL >= largest]
-    clear = [each for each in large if each[1] > CLEAR * each[2]]
-    for tail in ([each for each in clear if each[1] * TIME_TAIL >= longest], clear, large):
+    for clear, least in ((CLEAR, longest / TIME_TAIL), (CLEAR, 0.0), (1.0, 0.0)):
+        good = [(size, time > max(clear * noise, least)) for size, time, noise in finished]
+        first = _mostly_from([each for each in good if each[0] * TAIL >= largest])
+        tail = [each for each in finished if first is not None and each[0] >= first]
         if len(tail) >= TAIL_POINTS:
             return [(math.log(size), math.log(time)) for size, time, _ in tail]
     return [(math.log(size), math.log(time)) for size, time, _ in usable]
+
+
+def _mostly_from(good: Sequence[tuple[int, bool]]) -> int | None:
+    """The smallest size that is good and from which on nearly all are; None: there is none."""
+    for at, (size, is_good) in enumerate(good):
+        rest = [each for _, each in good[at:]]
+        if is_good and sum(rest) >= MOSTLY * len(rest):
+            return size
+    return None
 
 
 def _line(points: Points) -> Line | None:
@@ -215,15 +231,11 @@ def _ratios(rows: Sequence[_Row]) -> Points:
         else (row.size, None, row.noise_s)
         for row in rows
     ]
-    kept = set(_tail(lesser))
+    kept = {size for size, _ in _tail(lesser)}
     return [
         (math.log(row.size), math.log(row.solution_s / row.reference_s))
-        for row, (_, least, noise) in zip(rows, lesser, strict=True)
-        if least is not None
-        and least > noise
-        and (math.log(row.size), math.log(least)) in kept
-        and row.solution_s
-        and row.reference_s
+        for row in rows
+        if row.solution_s and row.reference_s and math.log(row.size) in kept
     ]
 
 
