@@ -96,12 +96,10 @@ class Session:
 
 
 class Bench:
-    """Use with `async with`; safe to use concurrently."""
+    """Use with `async with`, and by one measure at a time: each would disturb the others."""
 
-    def __init__(
-        self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec, cells_max: int = 1
-    ) -> None:
-        """`cells_max` bounds how many measurements go on at once: each disturbs the others."""
+    def __init__(self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec) -> None:
+        """`spec` is what runs are limited by."""
         split = resources.files("tiltyard.verify.split") / "inside"
         own = resources.files(__package__) / "inside"
         program = ZygoteProgram(
@@ -115,9 +113,8 @@ class Bench:
         self._cells = partial(
             ZygoteCells, provider, interpreter=interpreter, program=program, spec=spec
         )
-        self._measured = self._cells(cells_max=cells_max)
+        self._measured = self._cells(cells_max=1)
         self._generators = self._cells(cells_max=1)
-        self._alone = asyncio.Semaphore(cells_max)
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -141,18 +138,15 @@ class Bench:
     @asynccontextmanager
     async def session(self, *, wall_s: float) -> AsyncIterator[Session]:
         """A run for a solution, begun. Raises `SandboxError`."""
-        async with self._alone, self._measured.run(wall_s=wall_s) as run:
+        async with self._measured.run(wall_s=wall_s) as run:
             session = Session(run, wall_s=wall_s)
             await session.begin()
             yield session
 
     @asynccontextmanager
     async def cold_session(self, *, wall_s: float) -> AsyncIterator[Session]:
-        """As `session`, in a sandbox made for it: nothing was ever charged to its cgroup before.
-
-        It waits for its turn among the sessions.
-        """
-        async with self._alone, self._cells(cells_max=1) as cells, cells.run(wall_s=wall_s) as run:
+        """As `session`, in a sandbox made for it: no run was ever charged to it before."""
+        async with self._cells(cells_max=1) as cells, cells.run(wall_s=wall_s) as run:
             session = Session(run, wall_s=wall_s)
             await session.begin()
             yield session

@@ -5,6 +5,7 @@ that reached for the verifier, nothing is measured. A fault of ours costs the me
 verdict.
 """
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -28,11 +29,12 @@ _log = structlog.get_logger(__name__)
 
 
 class DynamicMeasures:
-    """Cost, growth and leaks. Use with `async with`; safe to call concurrently."""
+    """Cost, growth and leaks. Use with `async with`; safe to call concurrently: they take turns."""
 
     def __init__(self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec) -> None:
         """`spec` is what solutions are measured under; one is measured at a time."""
         self._bench = Bench(provider, interpreter=interpreter, spec=spec)
+        self._turn = asyncio.Lock()
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -65,19 +67,25 @@ class DynamicMeasures:
         )
         may = right and not (found.problem or found.tamper or taken.problem)
         source = taken.source
-        components: list[Component] = []
+        meters: list[tuple[Measure, Missing]] = []
         if checks.cost:
-            meter = cost.CostMeter(self._bench, task, source, seed=_seed())
-            components += await _taken(meter.measure, cost.without, task, may=may)
+            meters.append((self._cost(task, source), cost.without))
         if checks.growth is not None:
-            components += await _taken(
-                self._growth(task, source), _missing(growth.NAME), task, may=may
-            )
+            meters.append((self._growth(task, source), _missing(growth.NAME)))
         if checks.leaks is not None:
-            components += await _taken(
-                self._leaks(task, source), _missing(leaks.NAME), task, may=may
-            )
+            meters.append((self._leaks(task, source), _missing(leaks.NAME)))
+        components: list[Component] = []
+        for measure, missing in meters:
+            if not may:
+                why = "nothing is measured before every check has passed"
+                components += missing(Gap.NOT_POSSIBLE, why)
+                continue
+            async with self._turn:
+                components += await _taken(measure, missing, task)
         return tuple(components)
+
+    def _cost(self, task: Task, source: bytes) -> "Measure":
+        return cost.CostMeter(self._bench, task, source, seed=_seed()).measure
 
     def _growth(self, task: Task, source: bytes) -> "Measure":
         async def measure() -> tuple[Component, ...]:
@@ -107,11 +115,7 @@ def _missing(name: str) -> Missing:
     return missing
 
 
-async def _taken(
-    measure: Measure, missing: Missing, task: Task, *, may: bool
-) -> tuple[Component, ...]:
-    if not may:
-        return missing(Gap.NOT_POSSIBLE, "nothing is measured before every check has passed")
+async def _taken(measure: Measure, missing: Missing, task: Task) -> tuple[Component, ...]:
     try:
         return await measure()
     except NotCountedError as error:
