@@ -28,7 +28,7 @@ SPREAD_S_MIN = 0.000_15
 STEP_LOW, STEP_HIGH = 1.5, 2.0
 STOP_SHARE, CUT_SHARE = 1 / 30, 1 / 12
 """Of `seconds_max`: a call that takes the first ends the climb; at the second it is cut off."""
-FILL_POINTS = 18
+FILL_POINTS, FILL_ROUNDS = 18, 4
 FILL_SHARE = 0.8
 """Of `seconds_max`: no side is measured again that has used more."""
 FILL_TAIL = 8.0
@@ -96,7 +96,7 @@ class GrowthMeter:
             try:
                 await self._ascend(generator)
                 await self._close(generator)
-                await self._fill(generator)
+                judged = await self._filled(generator)
             except _WrongError as error:
                 return Component(
                     name=NAME,
@@ -104,8 +104,17 @@ class GrowthMeter:
                     gap=Gap.NOT_POSSIBLE,
                     evidence=(Evidence(message=str(error)),),
                 )
-        judged = await beside_the_loop(LARGE_BYTES + 1, self._judge, self._climb)
         return _component(judged, self._seed)
+
+    async def _filled(self, generator: Generator) -> Judged:
+        """Fills the tail until it says something, or the time is used up, or it is enough."""
+        for _ in range(FILL_ROUNDS):
+            before = len(self._climb.samples)
+            await self._fill(generator)
+            judged = await beside_the_loop(LARGE_BYTES + 1, self._judge, self._climb)
+            if judged.side is not Side.UNRESOLVED or len(self._climb.samples) == before:
+                break
+        return judged
 
     def _judge(self, climb: _Climb) -> Judged:
         tolerance = self._limits.tolerance

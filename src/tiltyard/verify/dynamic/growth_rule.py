@@ -38,7 +38,7 @@ FLOOR_SHARE = 0.25
 FLAT = 2.0
 """Times no further above noise than this say nothing: the noise of a busy machine has bursts."""
 FLOOR_REACH = 1.25
-STEEP = 3.0
+STEEP = 4.0
 """A function that explodes has a slope that grows with the size, and of which a share is no more
 than noise: above this slope of the reference's, the tolerance grows in proportion."""
 MOSTLY = 0.8
@@ -49,6 +49,8 @@ TIME_TAIL = 40.0
 RISE_FROM_FLAT = 20.0
 """A compiled loop is so much quicker than one of Python's: a side that is flat may still hide a
 power under noise unless the other is this far above it."""
+WIDE = 4.0
+"""An interval that reaches beyond so many times what is allowed says nothing."""
 CUT_JUMP = 2.0
 """How much more than the reference it must have grown since the last size that it finished."""
 CUT_MARGIN = 1.0
@@ -264,9 +266,9 @@ def _rise(times: Sequence[tuple[float | None, float]]) -> float:
 
 
 def _decide(line: Line, allowed: float, why: str) -> Judged:
-    if line.slope <= allowed:
+    if line.slope <= allowed and line.high <= allowed * WIDE:
         side = Side.WITHIN
-    elif line.low > 0:
+    elif line.slope > allowed and line.low > 0:
         side = Side.SLOWER
     else:
         return _unresolved(
