@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-user check bench soak fuzz asan clean lint system peers fuzzers
+.PHONY: help demo test test-user check bench soak measures fuzz asan clean lint system peers fuzzers
 
 # What a user may set: make demo DEMO_ARGS="--seed 7", make test PYTEST_ARGS="-x", make soak SOAK_S=60,
 # make fuzz FUZZ_S=3600
@@ -13,6 +13,7 @@ PYTEST_ARGS ?=
 SOAK_S ?= 600
 SOAK_CYCLES ?= 100000
 FUZZ_S ?= 300
+REPEATS ?= 5
 
 PY := .venv/bin/python
 # Part of the stamp's name is a checksum of the directory, because an environment does not survive
@@ -42,6 +43,9 @@ bench: peers $(INSTALLED)  ## measure against other systems; writes bench/result
 
 soak: peers $(INSTALLED)  ## crash for SOAK_S seconds, then make and destroy SOAK_CYCLES sandboxes
 	$(PY) -m pytest -m soak --soak-s $(SOAK_S) --soak-cycles $(SOAK_CYCLES) --timeout 0 -rP $(PYTEST_ARGS)
+
+measures: $(INSTALLED)  ## measure how well growth and leaks are told, over all their programs REPEATS times
+	$(PY) -m pytest tests/verify -m collection --verify-repeats $(REPEATS) --timeout 0 -rP $(PYTEST_ARGS)
 
 fuzz: fuzzers $(INSTALLED)  ## fuzz the C programs for FUZZ_S seconds each; keeps its inputs in build/fuzz
 	cd tests && ../$(PY) -m native.seeds ../build/fuzz/seeds

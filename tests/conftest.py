@@ -35,6 +35,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=300,
         help="how many sandboxes the soak test makes and destroys",
     )
+    group.addoption(
+        "--verify-repeats",
+        type=int,
+        default=0,
+        help="how often every measured program of a collection is measured; 0: a few, once",
+    )
 
 
 def sandbox_refusal() -> str | None:
@@ -71,6 +77,12 @@ def lacking(pytestconfig: pytest.Config) -> Callable[[str], NoReturn]:
 def soak_s(request: pytest.FixtureRequest) -> float:
     """How many seconds a soak test goes on: a few in the ordinary suite, many in `make soak`."""
     return float(request.config.getoption("--soak-s"))
+
+
+@pytest.fixture
+def verify_repeats(request: pytest.FixtureRequest) -> int:
+    """How often all programs of a collection are measured; 0 in the ordinary suite: some, once."""
+    return int(request.config.getoption("--verify-repeats"))
 
 
 @pytest.fixture

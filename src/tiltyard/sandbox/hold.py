@@ -4,6 +4,7 @@ from typing import Protocol
 
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.sandbox.ending import Usage
+from tiltyard.sandbox.footprint import Footprint
 from tiltyard.sandbox.snapshots import Snapshot
 
 
@@ -31,6 +32,13 @@ class Hold(Protocol):
 
     def read_pids(self) -> int | None:
         """How many processes and threads there are, its supervisor too; None as above."""
+        ...
+
+    async def footprint(self, *, generations: int) -> Footprint | None:
+        """What those hold that descend from its first process by at least so many generations.
+
+        None when it is gone.
+        """
         ...
 
     async def snapshot(self, spec: SandboxSpec) -> Snapshot:

@@ -16,6 +16,7 @@ from tiltyard.core.execution import Enforcement, Limit, SandboxSpec
 from tiltyard.core.ids import ProcessId, SandboxId
 from tiltyard.sandbox.course import Course, Settled
 from tiltyard.sandbox.ending import Usage
+from tiltyard.sandbox.footprint import Footprint
 from tiltyard.sandbox.hold import Hold
 from tiltyard.sandbox.orders import OUTPUT_BYTES_MAX, Environment, Order, limits_under
 from tiltyard.sandbox.processes import Process
@@ -33,6 +34,8 @@ from tiltyard.sandbox.supervisor import Execution, Supervisor
 
 ENDED_KEPT_MAX = 16
 """Ended background programs that can still be asked how they ended; each keeps up to 256 KiB."""
+RUN_GENERATION = 2
+"""The supervisor is the first process, its zygote a child of it, and a run a child of that."""
 ONE_USER = "user-namespace"
 """The rung on which a sandbox has no other user than its root."""
 
@@ -148,6 +151,14 @@ class Programs:
         execution = self._supervisor.execution()
         execution.order(FrameType.FORK, struct.pack("<I", zygote.id) + limits_field(limits))
         return execution
+
+    def count_anew(self) -> Usage:
+        """A reading before a run, from which its peak of memory counts anew where that can be."""
+        return self._hold.read_usage(reset_peak=True)
+
+    async def footprint_of_runs(self) -> Footprint | None:
+        """What the zygotes' runs hold, seen from outside; None when the sandbox is gone."""
+        return await self._hold.footprint(generations=RUN_GENERATION)
 
     async def settle(
         self, execution: Execution, *, limits: ProgramLimits, before: Usage

@@ -21,7 +21,8 @@ import structlog
 
 from tiltyard.core.errors import SandboxClosed, SandboxError
 from tiltyard.core.execution import MIB, Reason, SandboxSpec
-from tiltyard.sandbox.ending import Ending, Usage
+from tiltyard.sandbox.ending import Ending, Usage, used_since
+from tiltyard.sandbox.footprint import Footprint
 from tiltyard.sandbox.orders import TIMEOUT_S_MAX
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.protocol import ProgramLimits
@@ -80,6 +81,8 @@ class Run:
         self._before = before
         self.cpu_s = 0.0
         """CPU time of its processes; known once it has ended."""
+        self.wall_s = 0.0
+        """How long it lived; known once it has ended."""
 
     @property
     def channel(self) -> ChannelInbox:
@@ -96,12 +99,37 @@ class Run:
     def send(self, data: bytes) -> None:
         self._execution.send(data)
 
+    @property
+    def alive(self) -> bool:
+        return not self._execution.ended.done()
+
+    def kill(self) -> None:
+        """Asks for its end, without waiting; `end` waits."""
+        self._execution.kill()
+
+    def used(self) -> Usage:
+        """What it used until now, by its cgroup, with all that it started.
+
+        Its own start and the supervisor's work for it are in it. Where the kernel cannot count a
+        peak of memory anew, that is what it went over the highest that its cell ever had.
+        """
+        return used_since(self._before, self._sandbox.usage())
+
+    async def footprint(self) -> Footprint | None:
+        """What its processes hold now, seen from outside; None when its sandbox is gone."""
+        return await self._sandbox.programs.footprint_of_runs()
+
+    def memory_bytes(self) -> int | None:
+        """What its cell holds now, files and kernel included; None where no cgroup counts it."""
+        return self._sandbox.memory_bytes()
+
     async def ended(self) -> Ending:
         """Waits for its end, by itself or at a limit, and says what that was."""
         settled = await self._sandbox.programs.settle(
             self._execution, limits=self._limits, before=self._before
         )
         self.cpu_s = settled.cpu_s
+        self.wall_s = settled.wall_s
         return _told_apart(settled.ending, limits=self._limits)
 
     async def end(self, *, grace_s: float = 0.0) -> Ending:
@@ -221,7 +249,7 @@ class ZygoteCells:
             execution: Execution | None = None
             try:
                 self._check_open()  # they may have been closed while this one was made
-                before = sandbox.usage()
+                before = sandbox.programs.count_anew()
                 execution = sandbox.programs.fork(cell.zygote, limits=limits)
                 yield Run(sandbox, execution, limits, before)
             finally:

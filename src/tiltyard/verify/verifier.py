@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import structlog
 
@@ -23,7 +23,9 @@ from tiltyard.core.verdict import Component, Outcome, Verdict
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.zygotes import Interpreter
+from tiltyard.verify.dynamic.measures import DynamicMeasures
 from tiltyard.verify.found import Found
+from tiltyard.verify.judge.rubric import Judge
 from tiltyard.verify.overlay.mode import OverlayMode
 from tiltyard.verify.provenance import mode_of, provenance_of
 from tiltyard.verify.script.mode import ScriptMode
@@ -40,6 +42,17 @@ TIME_LIMIT_S_MAX = 3600.0
 _log = structlog.get_logger(__name__)
 
 
+class Measure(Protocol):
+    """Something that is measured of a submission beside its tests."""
+
+    async def measure(
+        self, task: Task, submission: Submission, found: Found
+    ) -> tuple[Component, ...]:
+        """What the task asks for, and nothing else. A fault of ours is a gap; raises `GraderError`
+        where the task is at fault."""
+        ...
+
+
 class Verifier:
     """Verifies tasks of every kind. Use with `async with`; safe to call concurrently."""
 
@@ -51,25 +64,32 @@ class Verifier:
         spec: SandboxSpec,
         cells_max: int = 4,
         image: str = "",
+        judge: Judge | None = None,
     ) -> None:
         """`spec` is what solutions and tests run under; `cells_max` bounds each kind of cell.
-        `image` is a digest of what sandboxes start from, for the record."""
+        `image` is a digest of what sandboxes start from, for the record. `judge` is asked where a
+        task has a rubric; without one nobody is."""
         self._image = image
         self._split = SplitMode(provider, interpreter=interpreter, spec=spec, cells_max=cells_max)
-        self._script = ScriptMode(provider, spec=spec)
-        self._state = StateChecks(provider, interpreter=interpreter, spec=spec)
-        self._static = StaticChecks(provider, interpreter=interpreter, spec=spec)
         self._overlay = OverlayMode(
             provider, interpreter=interpreter, spec=spec, cells_max=cells_max
         )
+        self._script = ScriptMode(provider, spec=spec)
+        self._state = StateChecks(provider, interpreter=interpreter, spec=spec)
+        self._static = StaticChecks(provider, interpreter=interpreter, spec=spec)
+        self._dynamic = DynamicMeasures(provider, interpreter=interpreter, spec=spec)
+        self._rooms = (
+            *(self._split, self._overlay, self._script),
+            *(self._state, self._static, self._dynamic),
+        )
+        self._measures: tuple[Measure, ...] = (self._static, self._dynamic)
+        if judge is not None:
+            self._measures += (judge,)
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self._opened.enter_async_context(self._split)
-        await self._opened.enter_async_context(self._script)
-        await self._opened.enter_async_context(self._state)
-        await self._opened.enter_async_context(self._static)
-        await self._opened.enter_async_context(self._overlay)
+        for room in self._rooms:
+            await self._opened.enter_async_context(room)
         return self
 
     async def __aexit__(
@@ -83,22 +103,26 @@ class Verifier:
     @property
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
-        rooms = (self._split, self._overlay, self._script, self._state, self._static)
-        return sum(each.sandboxes for each in rooms)
+        return sum(room.sandboxes for room in self._rooms)
 
-    async def verify(self, task: Task, submission: Submission) -> Verdict:
-        """Judges a submission. Raises only when cancelled."""
+    async def verify(
+        self, task: Task, submission: Submission, *, seed: int | None = None
+    ) -> Verdict:
+        """Judges a submission. Raises only when cancelled.
+
+        `seed` fixes what is drawn for it alone, such as new inputs; None draws one, and the
+        verdict's `provenance` names it.
+        """
         started = time.monotonic()
-        seed = secrets.randbits(48)  # the same for a second try: a loss is no new draw
+        if seed is None:
+            seed = secrets.randbits(48)  # the same for a second try: a loss is no new draw
         for attempt in range(1, TRIES + 1):
             try:
                 found = await self._judge(task, submission, seed=seed)
-                measured = await self._static.measure(task, submission, found)
-                found = replace(found, components=(*found.components, *measured))
-                provenance = dict(self._provenance(task))
-                if measured:
-                    provenance["static_tools"] = tool_versions()
-                return _verdict(found, MappingProxyType(provenance), attempt, started)
+                for measure in self._measures:
+                    more = await measure.measure(task, submission, found)
+                    found = replace(found, components=(*found.components, *more))
+                return _verdict(found, self._provenance(task), attempt, started)
             except GraderError as error:
                 return self._fault(Outcome.GRADER_FAULT, task, error, started)
             except SandboxError as error:
@@ -133,7 +157,10 @@ class Verifier:
             return self._fault(Outcome.INFRA_FAULT, task, error, started)
 
     def _provenance(self, task: Task) -> Mapping[str, str]:
-        return provenance_of(task, image=self._image)
+        told = provenance_of(task, image=self._image)
+        if not task.checks.static:
+            return told
+        return MappingProxyType({**told, "static_tools": tool_versions()})
 
     def _fault(self, outcome: Outcome, task: Task, error: Exception, started: float) -> Verdict:
         return Verdict(

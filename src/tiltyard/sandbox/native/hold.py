@@ -9,6 +9,7 @@ from tiltyard.core.errors import SandboxError
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.ids import SandboxId
 from tiltyard.sandbox.ending import NOTHING_USED, Usage, used_since
+from tiltyard.sandbox.footprint import Footprint
 from tiltyard.sandbox.native.cgroups import (
     Readings,
     read_number,
@@ -21,7 +22,9 @@ from tiltyard.sandbox.native.counters import CounterFiles
 from tiltyard.sandbox.native.launcher import End
 from tiltyard.sandbox.native.layers import Layers
 from tiltyard.sandbox.native.outlet import Outlet
+from tiltyard.sandbox.native.proc import footprint_below, pid_of
 from tiltyard.sandbox.native.slots import Slot
+from tiltyard.sandbox.offloop import in_thread
 from tiltyard.sandbox.snapshots import Snapshot
 
 DESTROY_TIMEOUT_S = 5.0
@@ -102,6 +105,17 @@ class NativeHold:
     def read_pids(self) -> int | None:
         """How many processes and threads there are, its supervisor too; None as above."""
         return read_number(self._files.pids_now, counters=self._counters)
+
+    async def footprint(self, *, generations: int) -> Footprint | None:
+        """What those hold that descend from its first process by so many generations at least.
+
+        None when it is gone.
+        """
+        first = pid_of(self._pidfd) if self._pidfd >= 0 else None
+        if first is None:
+            return None
+        # A process with many mappings may keep the kernel busy for long.
+        return await in_thread(lambda: footprint_below(first, generations=generations))
 
     async def snapshot(self, spec: SandboxSpec) -> Snapshot:
         """Freezes its files as they are. Raises `SandboxError`."""

@@ -16,8 +16,9 @@ from typing import TypeAlias
 from tiltyard.core.checks import Rubric
 from tiltyard.core.errors import PolicyError
 from tiltyard.core.task import Submission, Task
-from tiltyard.core.verdict import Component, Evidence, Gap
+from tiltyard.core.verdict import CheckStatus, Component, Evidence, Gap
 from tiltyard.verify.evidence import plain
+from tiltyard.verify.found import Found
 
 SHOWN_CHARACTERS_MAX = 60_000
 """Of all files together; a judge that sees a part is told so."""
@@ -34,15 +35,20 @@ class Judge:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
-    async def measure(self, task: Task, submission: Submission) -> tuple[Component, ...]:
+    async def measure(
+        self, task: Task, submission: Submission, found: Found
+    ) -> tuple[Component, ...]:
         """Nothing for a task without a rubric. Raises only when cancelled.
 
-        A server that does not answer is a gap of the infrastructure's; a model that does not
+        Nobody is asked about an answer that is not right, since nothing would be paid for it. A
+        server that does not answer is a gap of the infrastructure's; a model that does not
         answer as it was asked, twice, leaves the component unresolved.
         """
         rubric = task.checks.rubric
         if rubric is None or not rubric.criteria:
             return ()
+        if found.problem or not all(each.status is CheckStatus.PASSED for each in found.checks):
+            return (_gap(Gap.NOT_POSSIBLE, "a wrong answer is not judged"),)
         said = ""
         for _ in range(TRIES):
             mark = secrets.token_hex(MARK_BYTES)

@@ -1,0 +1,1 @@
+"""Shipped into sandboxes as text; imports nothing of Tiltyard."""

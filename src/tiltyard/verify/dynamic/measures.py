@@ -1,0 +1,125 @@
+"""The dynamic measures that a task asks for, after its hidden suite has been passed in full.
+
+There is no performance to speak of before full correctness: of a submission that failed a check, or
+that reached for the verifier, nothing is measured. A fault of ours costs the measure, never the
+verdict.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from tiltyard.core.errors import GraderError, SandboxError
+from tiltyard.core.execution import SandboxSpec
+from tiltyard.core.task import Submission, Task
+from tiltyard.core.verdict import CheckStatus, Component, Evidence, Gap
+from tiltyard.sandbox.pool import Provider
+from tiltyard.sandbox.zygotes import Interpreter
+from tiltyard.verify.dynamic import cost, growth, leaks
+from tiltyard.verify.dynamic.bench import Bench, NotCountedError
+from tiltyard.verify.found import Found
+from tiltyard.verify.submission import take
+
+_log = structlog.get_logger(__name__)
+
+
+class DynamicMeasures:
+    """Cost, growth and leaks. Use with `async with`; safe to call concurrently: they take turns."""
+
+    def __init__(self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec) -> None:
+        """`spec` is what solutions are measured under; one is measured at a time."""
+        self._bench = Bench(provider, interpreter=interpreter, spec=spec)
+        self._turn = asyncio.Lock()
+        self._opened = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._opened.enter_async_context(self._bench)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._opened.__aexit__(kind, error, trace)
+
+    @property
+    def sandboxes(self) -> int:
+        """How many sandboxes it has now."""
+        return self._bench.sandboxes
+
+    async def measure(
+        self, task: Task, submission: Submission, found: Found
+    ) -> tuple[Component, ...]:
+        """What the task's checks ask for, and nothing else. Raises only when cancelled."""
+        checks = task.checks
+        if not (checks.cost or checks.growth or checks.leaks):
+            return ()
+        taken = take(task, submission)
+        right = bool(found.checks) and all(
+            check.status is CheckStatus.PASSED for check in found.checks
+        )
+        may = right and not (found.problem or found.tamper or taken.problem)
+        source = taken.source
+        meters: list[tuple[Measure, Missing]] = []
+        if checks.cost:
+            meters.append((self._cost(task, source), cost.without))
+        if checks.growth is not None:
+            meters.append((self._growth(task, source), _missing(growth.NAME)))
+        if checks.leaks is not None:
+            meters.append((self._leaks(task, source), _missing(leaks.NAME)))
+        components: list[Component] = []
+        for measure, missing in meters:
+            if not may:
+                why = "nothing is measured before every check has passed"
+                components += missing(Gap.NOT_POSSIBLE, why)
+                continue
+            async with self._turn:
+                components += await _taken(measure, missing, task)
+        return tuple(components)
+
+    def _cost(self, task: Task, source: bytes) -> "Measure":
+        return cost.CostMeter(self._bench, task, source, seed=_seed()).measure
+
+    def _growth(self, task: Task, source: bytes) -> "Measure":
+        async def measure() -> tuple[Component, ...]:
+            return (await growth.GrowthMeter(self._bench, task, source, seed=_seed()).measure(),)
+
+        return measure
+
+    def _leaks(self, task: Task, source: bytes) -> "Measure":
+        async def measure() -> tuple[Component, ...]:
+            return (await leaks.LeakMeter(self._bench, task, source, seed=_seed()).measure(),)
+
+        return measure
+
+
+Measure = Callable[[], Awaitable[tuple[Component, ...]]]
+Missing = Callable[[Gap, str], tuple[Component, ...]]
+
+
+def _seed() -> int:
+    return secrets.randbits(32)
+
+
+def _missing(name: str) -> Missing:
+    def missing(gap: Gap, why: str) -> tuple[Component, ...]:
+        return (Component(name=name, raw=None, gap=gap, evidence=(Evidence(message=why),)),)
+
+    return missing
+
+
+async def _taken(measure: Measure, missing: Missing, task: Task) -> tuple[Component, ...]:
+    try:
+        return await measure()
+    except NotCountedError as error:
+        return missing(Gap.UNRESOLVED, str(error))
+    except (GraderError, SandboxError) as error:
+        _log.warning("measure_lost", task_id=task.id, error=str(error))
+        return missing(Gap.INFRA, str(error))
