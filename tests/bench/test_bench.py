@@ -23,6 +23,7 @@ OURS = {
     *("sustained/native-cold/c2", "idle/native-40", "fork/native-1000"),
     *("line/kept-interpreter", "pytest/kept-interpreter"),
     *("verification/split-calls", "verification/split-pytest"),
+    *(f"overlay-{n}/{name}" for n in (10, 100) for name in ("verified", "unwatched")),
     *("rollouts/one-turn/c8", "rollouts/two-turns/c8"),
 }
 PEERS = {
