@@ -157,7 +157,6 @@ def check(
 
 
 @app.command()
-<<<<<<< HEAD
 def redteam(
     tasks: Annotated[
         list[str],
@@ -182,7 +181,9 @@ def redteam(
     return run_async(
         work(tasks, only=only or (), concurrency=concurrency, as_json=as_json, list_only=list_only)
     )
-=======
+
+
+@app.command()
 def verify(
     task: Annotated[
         Path, typer.Argument(metavar="TASK", help="A task directory; see docs/tasks.md.")
@@ -207,7 +208,6 @@ def verify(
     from tiltyard.cli.verify import verify as work
 
     return run_async(work(task, submission, weights=weights, as_json=as_json))
->>>>>>> origin/main
 
 
 @app.command()

@@ -19,7 +19,7 @@ from tiltyard.core.execution import MIB
 from tiltyard.core.task import CallSuite, Task
 from tiltyard.core.verdict import CheckStatus, Component, Evidence, Gap
 from tiltyard.verify.dynamic.bench import Bench, Session
-from tiltyard.verify.split.calls import EncodedSuites, judge_calls
+from tiltyard.verify.split.calls import judge_calls, requests_of
 from tiltyard.verify.split.candidate import Gone
 
 ROUNDS = 3
@@ -89,7 +89,7 @@ class CostMeter:
     async def _work(self) -> Work | None:
         suite = self._task.hidden
         if isinstance(suite, CallSuite) and suite.cases:
-            requests = EncodedSuites().requests_of(suite)
+            requests = requests_of(suite)
             return partial(_judged, self._task.module, suite, requests)
         if self._task.checks.inputs is None:
             return None

@@ -9,7 +9,6 @@ import asyncio
 import random
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from importlib import resources
@@ -28,13 +27,14 @@ from tiltyard.core.verdict import (
 )
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
-from tiltyard.verify.expected import Remembered, digest_of, shared
+from tiltyard.verify.expected import Remembered, shared
 from tiltyard.verify.found import Found
 from tiltyard.verify.overlay.canaries import Canary, Kind
 from tiltyard.verify.overlay.learning import Known, Trial, learn
 from tiltyard.verify.overlay.plan import Plan, Tried, draw, parts_of, plan_of
 from tiltyard.verify.overlay.session import Report, request_of, run_tests
 from tiltyard.verify.overlay.tree import places_of, reference_tree, tests_of, tree_of
+from tiltyard.verify.provenance import suite_digest
 
 EXTRA_S = 2.0
 """Beside the tests themselves: laying the tree down and pytest's own start on a busy machine."""
@@ -42,7 +42,6 @@ COPIES_SHARE_MAX = 1.0
 """Of a task's time limit, what copies of its tests may take beside it: a small suite has more
 copies than tests, and a submission that hangs would hang for all of theirs."""
 DRAWS_MAX = 3
-SUITES_READ_MAX = 64
 _STATUS = {
     "wrong": CheckStatus.WRONG_ANSWER,
     "skipped": CheckStatus.NOT_RUN,
@@ -57,14 +56,6 @@ def _program() -> ZygoteProgram:
     runner = resources.files(__package__) / "inside" / "runner.py"
     files = {"codec.py": codec.read_text(), "runner.py": runner.read_text()}
     return ZygoteProgram(files={**files, **shared("recorder.py")}, main="runner.py")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Suite:
-    """A suite and the digest of all that decides how its reference does."""
-
-    suite: RepositorySuite
-    key: str
 
 
 class OverlayMode:
@@ -88,7 +79,6 @@ class OverlayMode:
         )
         self._rng = rng or secrets.SystemRandom()
         self._known = Remembered[Known]()
-        self._suites: dict[int, _Suite] = {}
 
     async def __aenter__(self) -> Self:
         await self._cells.__aenter__()
@@ -120,7 +110,8 @@ class OverlayMode:
         if tree.problem:
             return Found(problem=tree.problem, tamper=tree.tamper)
         trial = partial(self._run, task, suite, reference, patient=True)
-        key = await self._key(suite, task)
+        # In a thread, since the first digest of megabytes takes longer than tests.
+        key = f"{await asyncio.to_thread(suite_digest, suite)} {task.time_limit_s!r}"
         known = await self._known.get(key, partial(learn, task, tests_of(suite), trial))
         for _ in range(DRAWS_MAX):
             plan = await asyncio.to_thread(self._drawn, known)
@@ -177,16 +168,6 @@ class OverlayMode:
             request = request_of(files, chosen, places_of(suite))
             return await run_tests(run, request, tests=tests, deadline_s=wall_s)
 
-    async def _key(self, suite: RepositorySuite, task: Task) -> str:
-        # Suites do not change, and to digest megabytes for every verdict takes longer than tests.
-        seen = self._suites.get(id(suite))
-        if seen is None or seen.suite is not suite:
-            seen = _Suite(suite=suite, key=await asyncio.to_thread(_digest, suite))
-            self._suites[id(suite)] = seen
-            while len(self._suites) > SUITES_READ_MAX:
-                self._suites.pop(next(iter(self._suites)))
-        return f"{seen.key} {task.time_limit_s!r}"
-
 
 def test_files(suite: RepositorySuite) -> tuple[str, ...]:
     """The files that hold tests, by path in the tree; the others are their helpers."""
@@ -196,14 +177,6 @@ def test_files(suite: RepositorySuite) -> tuple[str, ...]:
         for path, name in names.items()
         if fnmatchcase(name, "test_*.py") or fnmatchcase(name, "*_test.py")
     )
-
-
-def _digest(suite: RepositorySuite) -> str:
-    parts: list[bytes] = []
-    for files in (suite.base, suite.tests, suite.reference):
-        parts += [part for path in sorted(files) for part in (path.encode(), files[path])]
-        parts.append(b"")
-    return digest_of(*parts)
 
 
 def _tampered(plan: Plan, report: Report) -> tuple[Tried, ...]:

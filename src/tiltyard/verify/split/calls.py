@@ -3,7 +3,6 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from tiltyard.core.task import CallCase, CallSuite, Compare
@@ -12,20 +11,10 @@ from tiltyard.core.verdict import Check, CheckStatus
 from tiltyard.verify.compare import accepted, same
 from tiltyard.verify.evidence import plain, shown
 from tiltyard.verify.split.candidate import Candidate, Gone, Reply, beside_the_loop, framed
-from tiltyard.verify.split.digests import of_calls
 
 SUITES_KEPT_MAX = 256
 SUITE_KEPT_BYTES_MAX = 256 * 1024
 """A larger suite is encoded anew each time; running it costs more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Encoded:
-    """A suite as it is sent."""
-
-    suite: CallSuite
-    requests: tuple[bytes, ...]
-    digest: str
 
 
 class EncodedSuites:
@@ -34,21 +23,20 @@ class EncodedSuites:
     def __init__(self) -> None:
         # By identity, because a suite's arguments are mutable and have no hash; holding the suite
         # keeps its identity from being another one's.
-        self._kept: OrderedDict[int, Encoded] = OrderedDict()
+        self._kept: OrderedDict[int, tuple[CallSuite, tuple[bytes, ...]]] = OrderedDict()
 
-    def of(self, suite: CallSuite) -> Encoded:
+    def of(self, suite: CallSuite) -> tuple[bytes, ...]:
         """Raises `codec.BadValueError` for a case whose values cannot cross."""
         kept = self._kept.get(id(suite))
         if kept is not None:
             self._kept.move_to_end(id(suite))
-            return kept
+            return kept[1]
         requests = requests_of(suite)
-        made = Encoded(suite=suite, requests=requests, digest=of_calls(suite, requests))
         if sum(map(len, requests)) <= SUITE_KEPT_BYTES_MAX:
-            self._kept[id(suite)] = made
+            self._kept[id(suite)] = (suite, requests)
             if len(self._kept) > SUITES_KEPT_MAX:
                 self._kept.popitem(last=False)
-        return made
+        return requests
 
 
 def requests_of(suite: CallSuite) -> tuple[bytes, ...]:

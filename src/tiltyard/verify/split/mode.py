@@ -19,11 +19,11 @@ from tiltyard.core.task import CallSuite, Compare, ProgramSuite, PytestSuite, Su
 from tiltyard.core.verdict import Assurance, Check, CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
-from tiltyard.verify.expected import Remembered, shared
+from tiltyard.verify.expected import Remembered, digest_of, shared
 from tiltyard.verify.found import Found
+from tiltyard.verify.provenance import suite_digest
 from tiltyard.verify.split.calls import EncodedSuites, judge_calls, requests_of
 from tiltyard.verify.split.candidate import Candidate
-from tiltyard.verify.split.digests import of_programs, of_tests, with_reference
 from tiltyard.verify.split.fresh import FRESH_CASES_MAX, expected_by, generated
 from tiltyard.verify.split.inside import codec
 from tiltyard.verify.split.programs import Programs
@@ -41,6 +41,12 @@ class Checked:
 
     ids: tuple[str, ...]
     fixed: Fixed = field(default_factory=Fixed)
+
+
+def _key(task: Task) -> str:
+    """Of all that decides how a task's reference does."""
+    texts = (task.module, task.reference, repr(task.time_limit_s), suite_digest(task.hidden))
+    return digest_of(*(text.encode() for text in texts))
 
 
 def program(main: str) -> ZygoteProgram:
@@ -112,14 +118,13 @@ class SplitMode:
         provenance: dict[str, str] = {}
         try:
             if isinstance(task.hidden, CallSuite):
-                checks, cpu_s, suite = await self._by_calls(task, taken.source, task.hidden)
+                checks, cpu_s = await self._by_calls(task, taken.source, task.hidden)
             elif isinstance(task.hidden, PytestSuite):
-                checks, cpu_s, suite = await self._by_pytest(task, taken.source, task.hidden)
+                checks, cpu_s = await self._by_pytest(task, taken.source, task.hidden)
             elif isinstance(task.hidden, ProgramSuite):
-                checks, cpu_s, suite = await self._by_programs(task, taken.source, task.hidden)
+                checks, cpu_s = await self._by_programs(task, taken.source, task.hidden)
             else:
                 raise GraderError(f"task {task.id} has no suite for split mode")
-            provenance["suite"] = suite
             if task.checks.inputs is not None and task.checks.inputs.fresh_cases > 0:
                 drawn = secrets.randbits(48) if seed is None else seed
                 provenance["seed"] = str(drawn)
@@ -141,20 +146,17 @@ class SplitMode:
 
     async def _by_calls(
         self, task: Task, source: bytes, suite: CallSuite
-    ) -> tuple[tuple[Check, ...], float, str]:
+    ) -> tuple[tuple[Check, ...], float]:
         if not suite.cases:
             raise UnsoundTask(f"task {task.id} has no tests.", fix="give it at least one case.")
         for case in suite.cases:
             if case.compare is Compare.ANY_OF and not isinstance(case.expected, (list, tuple)):
                 raise UnsoundTask(f"task {task.id}: case {case.id} needs a list to be any of")
-        encoded = self._encoded.of(suite)
+        requests = self._encoded.of(suite)
         if not task.reference_checked:
-            key = with_reference(task, encoded.digest)
-            await self._expected.get(
-                key, partial(self._checked_calls, task, suite, encoded.requests)
-            )
-        checks, cpu_s = await self._run_calls(task, source, suite, encoded.requests)
-        return checks, cpu_s, encoded.digest
+            check = partial(self._checked_calls, task, suite, requests)
+            await self._expected.get(_key(task), check)
+        return await self._run_calls(task, source, suite, requests)
 
     async def _by_fresh(
         self, task: Task, source: bytes, inputs: Inputs, *, seed: int
@@ -190,25 +192,22 @@ class SplitMode:
 
     async def _by_pytest(
         self, task: Task, source: bytes, suite: PytestSuite
-    ) -> tuple[tuple[Check, ...], float, str]:
+    ) -> tuple[tuple[Check, ...], float]:
         check = partial(self._checked_tests, task, suite)
-        digest = of_tests(suite)
-        expected = await self._expected.get(with_reference(task, digest), check)
+        expected = await self._expected.get(_key(task), check)
         reports, cpu_s = await self._pytest_reports(task, source, suite, expected.fixed)
         if any(report.cut for report in reports):
             # Was it the values, or the tests? With the reference's values they must get through.
             await check()
-        return checks_of(expected.ids, reports), cpu_s, digest
+        return checks_of(expected.ids, reports), cpu_s
 
     async def _by_programs(
         self, task: Task, source: bytes, suite: ProgramSuite
-    ) -> tuple[tuple[Check, ...], float, str]:
-        digest = of_programs(suite)
+    ) -> tuple[tuple[Check, ...], float]:
         if not task.reference_checked:
             check = partial(self._checked_programs, task, suite)
-            await self._expected.get(with_reference(task, digest), check)
-        checks, cpu_s = await self._programs.judge(task, source, suite)
-        return checks, cpu_s, digest
+            await self._expected.get(_key(task), check)
+        return await self._programs.judge(task, source, suite)
 
     async def _checked_programs(self, task: Task, suite: ProgramSuite) -> Checked:
         """Builds and runs the reference, and tries the checker. Raises `GraderError`."""
