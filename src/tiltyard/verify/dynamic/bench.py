@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from tiltyard.core.checks import Inputs
-from tiltyard.core.errors import GraderError, SandboxError
+from tiltyard.core.errors import SandboxError, UnsoundTask
 from tiltyard.core.execution import MIB, SandboxSpec
 from tiltyard.core.values import Value
 from tiltyard.core.verdict import CheckStatus
@@ -200,13 +200,13 @@ class Generator:
             async with asyncio.timeout(GENERATE_S):
                 reply = await (await self._ready()).call(ask)
         except TimeoutError:
-            raise GraderError(
+            raise UnsoundTask(
                 f"the generator of inputs made none of size {size} in {GENERATE_S:.0f} s"
             ) from None
         if isinstance(reply, Reply) and reply.kind == "bad" and reply.rest[:1] == ("size",):
             return None
         if isinstance(reply, Gone) or reply.kind != "value" or not isinstance(reply.rest[0], tuple):
-            raise GraderError(
+            raise UnsoundTask(
                 f"the generator of inputs made none of size {size}: {words_of_reply(reply)}",
                 fix="have `generate(rng, size)` return a tuple of arguments.",
             )
@@ -225,7 +225,7 @@ class Generator:
             await session.begin()
             loaded = await session.load("generator", (self._inputs.source + _GENERATE).encode())
             if isinstance(loaded, Gone) or loaded.kind != "loaded":
-                raise GraderError(
+                raise UnsoundTask(
                     f"the generator of inputs cannot be loaded: {words_of_reply(loaded)}"
                 )
             self._session = session

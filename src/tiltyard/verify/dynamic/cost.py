@@ -14,7 +14,7 @@ from math import log
 from statistics import median
 
 from tiltyard.core.checks import Inputs
-from tiltyard.core.errors import GraderError
+from tiltyard.core.errors import UnsoundTask
 from tiltyard.core.execution import MIB
 from tiltyard.core.task import CallSuite, Task
 from tiltyard.core.verdict import CheckStatus, Component, Evidence, Gap
@@ -77,7 +77,7 @@ class CostMeter:
             for side, source in sources.items():
                 bill, wrong = await self._bill(work, source)
                 if wrong and side == "reference":
-                    raise GraderError(f"task {self._task.id}: its reference: {wrong}")
+                    raise UnsoundTask(f"task {self._task.id}: its reference: {wrong}")
                 if wrong and side == "solution":
                     return without(Gap.NOT_POSSIBLE, wrong)
                 bills[side].append(bill)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import pstdev
 
 from tiltyard.core.checks import Growth, Inputs
-from tiltyard.core.errors import GraderError
+from tiltyard.core.errors import UnsoundTask
 from tiltyard.core.task import CallSuite, Compare, Task
 from tiltyard.core.values import Value
 from tiltyard.core.verdict import Component, Evidence, Gap
@@ -70,7 +70,7 @@ class GrowthMeter:
     def __init__(self, bench: Bench, task: Task, source: bytes, *, seed: int) -> None:
         """Raises `GraderError` for a task without inputs."""
         if task.checks.growth is None or task.checks.inputs is None:
-            raise GraderError(
+            raise UnsoundTask(
                 f"task {task.id} has no inputs to grow.", fix="give it `checks.inputs`."
             )
         self._bench = bench
@@ -123,7 +123,7 @@ class GrowthMeter:
     async def _spread(self, generator: Generator) -> float:
         request = await generator.request(self._limits.size_min)
         if request is None:
-            raise GraderError(f"task {self._task.id}: its smallest input is too large to cross")
+            raise UnsoundTask(f"task {self._task.id}: its smallest input is too large to cross")
         floors = [await self._call("floor", request) for _ in range(FLOOR_RUNS)]
         # The first may still find the cell's caches cold.
         return max(pstdev(each.cpu_s for each in floors[1:]), SPREAD_S_MIN)

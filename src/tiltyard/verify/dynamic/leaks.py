@@ -9,7 +9,7 @@ calls again, and longer if it slows down: a cache that fills up does not.
 import random
 
 from tiltyard.core.checks import Inputs, Leaks
-from tiltyard.core.errors import GraderError
+from tiltyard.core.errors import UnsoundTask
 from tiltyard.core.task import Task
 from tiltyard.core.verdict import CheckStatus, Component, Curve, Evidence, Gap
 from tiltyard.verify.dynamic.bench import Bench, Generator, Session, words_of_reply
@@ -41,7 +41,7 @@ class LeakMeter:
     def __init__(self, bench: Bench, task: Task, source: bytes, *, seed: int) -> None:
         """Raises `GraderError` for a task without inputs."""
         if task.checks.leaks is None or task.checks.inputs is None:
-            raise GraderError(
+            raise UnsoundTask(
                 f"task {task.id} has no inputs for many calls.", fix="give it `checks.inputs`."
             )
         self._bench = bench
@@ -97,7 +97,7 @@ class LeakMeter:
             size = self._rng.randint(max(self._limits.size // 2, 1), max(self._limits.size, 1))
             request = await generator.request(size)
             if request is None:
-                raise GraderError(f"an input of size {size} is too large to cross")
+                raise UnsoundTask(f"an input of size {size} is too large to cross")
             self._count(_checked(await session.call(request)))
 
     def _count(self, reply: Reply) -> None:

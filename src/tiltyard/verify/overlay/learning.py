@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from tiltyard.core.errors import GraderError
+from tiltyard.core.errors import UnsoundTask
 from tiltyard.core.task import Task
 from tiltyard.verify.overlay.canaries import VALUE, Canary, Kind, canaries_of
 from tiltyard.verify.overlay.fixed import Module
@@ -80,7 +80,7 @@ async def learn(task: Task, tests: Mapping[str, bytes], trial: Trial) -> Known:
             renamed -= {each.name for path in broken for each in _functions(files, path)}
         if fewer:
             canaries = fewer
-    raise GraderError(
+    raise UnsoundTask(
         f"task {task.id}: its reference fails when copies of its tests run beside them: "
         f"{', '.join(sorted(broken))}.",
         fix="make its tests independent of each other.",
@@ -136,23 +136,23 @@ def _written(name: str, probe: Canary, report: Report) -> Canary | None:
 
 def _plain(task: Task, report: Report) -> _Plain:
     if report.errors:
-        raise GraderError(f"task {task.id}: its tests cannot be collected: {report.errors}")
+        raise UnsoundTask(f"task {task.id}: its tests cannot be collected: {report.errors}")
     if report.ended is not None:
-        raise GraderError(f"task {task.id}: its reference: {report.ended.evidence}")
+        raise UnsoundTask(f"task {task.id}: its reference: {report.ended.evidence}")
     if not report.collected:
-        raise GraderError(f"task {task.id} has no tests.", fix="add files named test_*.py.")
+        raise UnsoundTask(f"task {task.id} has no tests.", fix="add files named test_*.py.")
     by_id = {test_id: report.results.get(test_id, []) for test_id in report.collected}
     skipped = tuple(test_id for test_id, said in by_id.items() if said and said[0][0] == "skipped")
     ids = tuple(test_id for test_id in by_id if test_id not in skipped)
     failed = [test_id for test_id in ids if [each for each, _ in by_id[test_id]] != ["passed"]]
     if failed:
         _, words = by_id[failed[0]][0] if by_id[failed[0]] else ("", "it never reported")
-        raise GraderError(
+        raise UnsoundTask(
             f"task {task.id}: its reference fails {len(failed)} of {len(ids)} tests; "
             f"first {failed[0]}: {words}"
         )
     if not ids:
-        raise GraderError(
+        raise UnsoundTask(
             f"task {task.id}: its reference skips every test.",
             fix="add tests that run everywhere.",
         )
@@ -193,7 +193,7 @@ def _known(
     ids = tuple(each for each in plain.ids if report.passed(plan.in_run(each)))
     tried = _tried(plan, report)
     if not tried:
-        raise GraderError(
+        raise UnsoundTask(
             f"task {task.id}: none of its tests can be made into one that must fail, so nothing "
             "would show whether they were tampered with.",
             fix="have its tests assert what they expect, or use split mode.",

@@ -15,7 +15,7 @@ from importlib import resources
 from types import TracebackType
 from typing import Self
 
-from tiltyard.core.errors import GraderError
+from tiltyard.core.errors import GraderError, UnsoundTask
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.task import RepositorySuite, Submission, Task
 from tiltyard.core.verdict import (
@@ -105,7 +105,7 @@ class OverlayMode:
         try:
             reference = reference_tree(suite)
         except GraderError as error:
-            raise GraderError(f"task {task.id}: {error}") from None
+            raise UnsoundTask(f"task {task.id}: {error}") from None
         tree = await asyncio.to_thread(tree_of, suite, submission)
         if tree.problem:
             return Found(problem=tree.problem, tamper=tree.tamper)
@@ -122,7 +122,7 @@ class OverlayMode:
                 break
             known.unsound.update(unsound)
         else:
-            raise GraderError(
+            raise UnsoundTask(
                 f"task {task.id}: tests that must fail pass with its reference again and again.",
                 fix="make its tests give the same result every time.",
             )
@@ -130,13 +130,13 @@ class OverlayMode:
             # Was it the submission, or the tests and the machine? The reference must get through.
             again = await trial(plan, len(known.ids))
             if again.ended is not None:
-                raise GraderError(f"task {task.id}: its reference: {again.ended.evidence}")
+                raise UnsoundTask(f"task {task.id}: its reference: {again.ended.evidence}")
         return _found(known, plan, report, passed, tree.tamper)
 
     def _drawn(self, known: Known) -> Plan:
         sound = [each for each in known.tried if each not in known.unsound]
         if not sound:
-            raise GraderError(
+            raise UnsoundTask(
                 "no copy of its tests fails with its reference every time.",
                 fix="make its tests give the same result every time.",
             )

@@ -10,7 +10,7 @@ import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tiltyard.core.errors import GraderError
+from tiltyard.core.errors import UnsoundTask
 from tiltyard.core.execution import MIB
 from tiltyard.core.task import RepositorySuite, Submission
 from tiltyard.verify.evidence import plain
@@ -58,13 +58,13 @@ def reference_tree(suite: RepositorySuite) -> dict[str, bytes]:
     files = {**suite.base, **suite.reference, **tests_of(suite)}
     size = sum(map(len, files.values()))
     if len(files) > FILES_MAX or size > BYTES_MAX:
-        raise GraderError(
+        raise UnsoundTask(
             f"its project has {len(files)} files and {size} bytes, more than overlay mode takes",
             fix=f"keep it within {FILES_MAX} files and {BYTES_MAX} bytes.",
         )
     for path in files:
         if why := _bad_path(path) or _under_a_file(path, files):
-            raise GraderError(f"a file of its project cannot be laid down: {why}")
+            raise UnsoundTask(f"a file of its project cannot be laid down: {why}")
     return files
 
 

@@ -18,7 +18,7 @@ from typing import Self, TypeAlias
 import re2
 
 from tiltyard.core.checks import StateCheck, StateKind
-from tiltyard.core.errors import GraderError, SandboxDied, SandboxError, SandboxFileError
+from tiltyard.core.errors import SandboxDied, SandboxError, SandboxFileError, UnsoundTask
 from tiltyard.core.execution import MIB, SandboxSpec
 from tiltyard.core.files import FileKind
 from tiltyard.core.values import Value
@@ -258,7 +258,7 @@ def _found(check: StateCheck, text: str) -> bool:
     try:
         return re2.compile(f"(?m){check.matches or ''}", options).search(text) is not None
     except re2.error as error:
-        raise GraderError(
+        raise UnsoundTask(
             f"state check {check.id}: {check.matches!r} is no pattern: {error}",
             fix="use RE2's syntax: no look-around and no back-references.",
         ) from None
