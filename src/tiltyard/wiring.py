@@ -30,6 +30,7 @@ __all__ = [
     "Yard",
     "open_provider",
     "open_subject",
+    "open_verifier",
     "open_yard",
     "probe_machine",
     "sweep_leftovers",
@@ -80,9 +81,26 @@ async def open_yard(
             interpreter=provider.interpreter,
             spec=VERIFIER_SPEC,
             cells_max=verifications,
+            image=provider.image_digest,
         ) as verifier,
     ):
         yield Yard(provider=provider, pool=pool, verifier=verifier)
+
+
+@asynccontextmanager
+async def open_verifier(*, verifications: int = 2) -> AsyncIterator[Verifier]:
+    """Only what judges submissions, without a pool. Raises `SandboxRefused` as `open_yard` does."""
+    async with (
+        NativeProvider() as provider,
+        Verifier(
+            provider,
+            interpreter=provider.interpreter,
+            spec=VERIFIER_SPEC,
+            cells_max=verifications,
+            image=provider.image_digest,
+        ) as verifier,
+    ):
+        yield verifier
 
 
 async def probe_machine() -> CapabilityReport:

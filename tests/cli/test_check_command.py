@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tasks.directories import FUNCTION, SCRIPT, lay
+
 Tiltyard = Callable[..., "subprocess.CompletedProcess[str]"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.sandbox]
@@ -23,6 +25,9 @@ SLIP = {
     "id": "slip",
     "hidden": {"cases": [{"id": "h1", "target": "double", "args": "(3,)", "expected": "7"}]},
 }
+GRADED = "test -e x; echo $((1 - $?)) > /logs/verifier/reward.txt\n"
+PAYS = "if test -e x; then echo 1; else echo 0.5; fi > /logs/verifier/reward.txt\n"
+LOOSE = "from solution import add\n\n\ndef test_add():\n    assert add(1, 2)\n"
 BROKEN = {**SOUND, "id": "broken", "hidden": {"tests": {"test_a.py": "def test_a(:\n"}}}
 
 
@@ -54,7 +59,31 @@ def test_sound_tasks_need_no_look(tiltyard: Tiltyard) -> None:
     done = tiltyard("check", "repair:heldout?count=5")
 
     assert done.returncode == 0, done.stdout
-    assert done.stdout == "5 tasks: 5 sound\n"
+    first, second = done.stdout.splitlines()
+    assert first == "5 tasks: 5 sound"
+    assert second.startswith("best constant answer: 0.")
+
+
+def test_a_task_directory_is_checked(tiltyard: Tiltyard, tmp_path: Path) -> None:
+    lay(tmp_path / "sums", FUNCTION)
+    lay(tmp_path / "script", SCRIPT, {"tests/test.sh": GRADED, "solution/solve.sh": "touch x\n"})
+    name = {"task.toml": '[tiltyard]\nid = "pays"\n', "solution/solve.sh": "touch x\n"}
+    lay(tmp_path / "pays", SCRIPT, name, {"tests/test.sh": PAYS})
+    lay(tmp_path / "loose", FUNCTION, {"tests/test_hidden.py": LOOSE})
+
+    done = tiltyard("check", tmp_path, "--json")
+
+    assert done.returncode == 1, done.stderr
+    reports = {each["task_id"]: each for each in json.loads(done.stdout)}
+    assert reports["sums"]["soundness"] == "sound"
+    assert reports["some:words-here"]["soundness"] == "sound"
+    assert reports["pays"]["problems"] == [
+        "nothing done earns a reward of 0.5.",
+        "everything deleted earns a reward of 0.5.",
+    ]
+    assert reports["loose"]["soundness"] == "unsound"
+    assert "the constant answer True passes every check." in reports["loose"]["problems"]
+    assert reports["loose"]["baseline"] == 1.0
 
 
 def test_a_run_pays_nobody_for_an_unsound_task(tiltyard: Tiltyard, tasks: Path) -> None:

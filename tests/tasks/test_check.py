@@ -29,9 +29,12 @@ def always(verdict: Verdict) -> Verify:
 async def test_generated_tasks_are_sound(verify: Verify) -> None:
     tasks = [*load_tasks("repair:train?count=30"), *load_tasks("repair?families=unseen&count=30")]
     reports = await check_tasks(tasks, verify, concurrency=4)
-    assert reports == tuple(
-        TaskReport(task_id=task.id, soundness=Soundness.SOUND) for task in tasks
-    )
+    assert {report.soundness for report in reports} == {Soundness.SOUND}
+    assert [report.task_id for report in reports] == [task.id for task in tasks]
+    # The pack promises that no single answer is right for more than half of the cases.
+    single = [report for report in reports if "its argument" not in report.baseline_of]
+    assert all(0.0 <= report.baseline <= 0.5 for report in single)
+    assert any(report.baseline for report in reports)
 
 
 async def test_a_reference_that_fails_is_named_with_its_checks(verify: Verify) -> None:
@@ -58,6 +61,34 @@ async def test_tests_that_an_empty_module_passes_are_named(verify: Verify) -> No
     )
 
 
+async def test_a_constant_that_passes_is_named_and_one_that_scores_is_the_baseline(
+    verify: Verify,
+) -> None:
+    cases = [CallCase(id=f"h{n}", target="sign", args=(n - 3,), expected=n > 3) for n in range(5)]
+    task = dataclasses.replace(
+        TASK,
+        starter="",
+        reference="def sign(n):\n    return n > 0\n",
+        hidden=CallSuite(cases=tuple(cases)),
+    )
+    report = await check_task(task, verify)
+    assert (report.soundness, report.baseline) == (Soundness.SOUND, 0.8)
+    assert report.baseline_of == "the constant answer False"
+
+    report = await check_task(
+        dataclasses.replace(task, hidden=CallSuite(cases=(cases[0],))), verify
+    )
+    assert report.problems == ("the constant answer False passes every check.",)
+
+
+async def test_a_reference_that_is_more_than_files_is_judged_by_its_own_way(verify: Verify) -> None:
+    async def verify_reference(task: Task) -> Verdict:
+        return dataclasses.replace(PASSED, tamper=(f"of {task.id}",))
+
+    report = await check_task(TASK, verify, verify_reference=verify_reference)
+    assert report.problems == (f"the reference looks like tampering: of {TASK.id}",)
+
+
 async def test_no_check_at_all_is_unsound(verify: Verify) -> None:
     report = await check_task(dataclasses.replace(TASK, hidden=CallSuite(cases=())), verify)
     assert report.problems == ("the reference fails because no check was run.",)
@@ -65,7 +96,8 @@ async def test_no_check_at_all_is_unsound(verify: Verify) -> None:
 
 async def test_a_source_that_cannot_be_stored_is_a_report(verify: Verify) -> None:
     report = await check_task(dataclasses.replace(TASK, reference="'\ud800'"), verify)
-    assert report.problems == ("the reference is no text that can be stored.",)
+    (problem,) = report.problems
+    assert problem.endswith("its reference is no text that can be stored.")
 
 
 @pytest.mark.parametrize("outcome", Outcome)
@@ -79,9 +111,9 @@ async def test_each_outcome_of_a_verifier_that_passes_all(outcome: Outcome) -> N
 @pytest.mark.parametrize(
     ("error", "soundness", "problems"),
     [
-        # What is the task's fault is said once, not for each submission.
+        # What keeps everything from being judged is said once, not for each submission.
         (GraderError("the tests are empty."), Soundness.UNSOUND, 1),
-        (SandboxDied("killed."), Soundness.UNDECIDED, 3),
+        (SandboxDied("killed."), Soundness.UNDECIDED, 1),
     ],
 )
 async def test_an_error_of_the_verifier_is_a_report(

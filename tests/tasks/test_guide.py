@@ -1,15 +1,21 @@
 """The guide says what is so: its example file is read and sound, its tables are the pack's."""
 
+import dataclasses
 import re
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from sample_command import COMMAND
+from tasks.directories import FUNCTION, lay
 from tiltyard.core.task import CallSuite, PytestSuite, Submission, Task
 from tiltyard.core.verdict import Verdict
 from tiltyard.tasks.catalog import load_tasks
 from tiltyard.tasks.check import Soundness, check_task
+from tiltyard.tasks.directory import read_directory
+from tiltyard.tasks.manifest import TiltyardTable, VerifyTable
 from tiltyard.tasks.repair import TEMPLATES, TRAINED_FAMILIES, UNSEEN_FAMILIES, FaultKind
 from tiltyard.tasks.repair.template import Topic
 
@@ -29,6 +35,36 @@ async def test_the_example_file_is_read_and_sound(
     assert isinstance(mean.hidden, CallSuite)
     assert isinstance(pile.hidden, PytestSuite)
     assert (await check_task(mean, verify)).soundness is Soundness.SOUND
+
+
+@pytest.mark.slow
+@pytest.mark.sandbox
+def test_the_task_directory_is_made_checked_and_judged(guide: str, tmp_path: Path) -> None:
+    ((commands, printed),) = re.findall(r"```sh\n(.*?)```\n\n```text\n(.*?)```", guide, re.DOTALL)
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", f'tiltyard() {{ {COMMAND} "$@" || true; }}\n{commands}'],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, printed), done.stderr
+
+
+def test_every_field_of_a_task_directory_reads_as_it_stands(guide: str, tmp_path: Path) -> None:
+    (fields,) = re.findall(r"```toml\n(\[tiltyard.checks\].*?)```", guide, re.DOTALL)
+    path = lay(tmp_path, FUNCTION, {"tests/inputs.py": ""})
+    (path / "task.toml").write_text(FUNCTION["task.toml"] + fields)
+    checks = read_directory(path).checks
+    assert all(getattr(checks, field.name) for field in dataclasses.fields(checks))
+
+
+def test_the_tables_name_every_field_of_verify(guide: str) -> None:
+    section = guide.partition("## Task directories")[2].partition("## Checking tasks")[0]
+    named = set(re.findall(r"`(\w+)[`\s]", section))
+    assert set(VerifyTable.model_fields) <= named
+    assert set(TiltyardTable.model_fields) - {"verify", "checks"} <= named
 
 
 def test_the_python_example_runs(guide: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tiltyard.core.task import Submission
+from tiltyard.core.task import Odd, Submission
 from tiltyard.core.verdict import Check, CheckStatus, Outcome, Verdict
 from tiltyard.verify.reward import reward_of
-from tiltyard.verify.submission import SOURCE_BYTES_MAX, take
+from tiltyard.verify.submission import SOURCE_BYTES_MAX, take, whole_problem
 from verify.tasks import TESTS, answer, task
 
 
@@ -22,7 +22,15 @@ def test_only_the_declared_file_is_taken() -> None:
         (Submission(files={"a/solution.py": b"x"}), "there is no solution.py"),
         (
             Submission(files={}, links={"solution.py": "/hidden/reference.py"}),
-            "solution.py is a link, not a file",
+            "unsafe artifact: solution.py is a link, not a file",
+        ),
+        (
+            Submission(files={}, odd={"solution.py": "fifo"}),
+            "unsafe artifact: solution.py is no file that can be read (fifo)",
+        ),
+        (
+            Submission(files={"solution.py/a": b""}),
+            "unsafe artifact: solution.py is a directory",
         ),
         (
             Submission(files={"solution.py": b"x" * (SOURCE_BYTES_MAX + 1)}),
@@ -70,6 +78,68 @@ def test_what_reaches_for_the_tests_is_named(path: str) -> None:
 def test_what_reaches_for_nothing_is_not(path: str) -> None:
     submission = Submission(files={"solution.py": b"x", path: b"y"})
     assert take(task(TESTS), submission).tamper == ()
+
+
+CACHE = b"\xa7\r\r\n" + bytes(4) + b"time" + b"size" + b"code"
+UNCHECKED = CACHE[:4] + b"\x01" + CACHE[5:]
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "named"),
+    [
+        ("__pycache__/solution.cpython-311.pyc", CACHE, False),
+        ("deep/__pycache__/other.cpython-311.pyc", CACHE, False),
+        ("__pycache__/solution.cpython-311.pyc", UNCHECKED, True),
+        ("solution.pyc", CACHE, True),
+        ("json/__pycache__/x.py", CACHE, True),
+    ],
+)
+def test_a_cache_is_named_unless_every_run_of_python_leaves_it(
+    path: str, content: bytes, *, named: bool
+) -> None:
+    submission = Submission(files={"solution.py": b"x", path: content})
+    assert bool(take(task(TESTS), submission).tamper) is named
+
+
+@pytest.mark.parametrize(
+    ("path", "what", "named"),
+    [
+        ("pipe", Odd.FIFO, True),
+        ("disk", Odd.DEVICE, True),
+        ("other.py", Odd.HARD_LINK, True),
+        ("core", Odd.TOO_LARGE, True),
+        ("a.sock", Odd.SOCKET, False),
+        ("private", Odd.UNREADABLE, False),
+        ("conftest.py", Odd.UNREADABLE, True),
+        ("n\n\x1b", Odd.FIFO, True),
+    ],
+)
+def test_what_was_not_read_is_named_when_it_could_have_had_an_effect(
+    path: str, what: Odd, *, named: bool
+) -> None:
+    taken = take(task(), Submission(files={"solution.py": b"x"}, odd={path: what}))
+    assert taken.source == b"x"
+    assert bool(taken.tamper) is named
+    assert all(sign.isprintable() for sign in taken.tamper)
+
+
+@pytest.mark.parametrize(
+    ("submission", "problem"),
+    [
+        (Submission(files={"solution.py": b"x"}, odd={"deep": "too many"}), "too many files"),
+        (Submission(files={}, links={".": "x"}), "is a link"),
+        (Submission(files={}, odd={".": "device"}), "as a whole (device)"),
+        (Submission(files={"solution.py": b"x"}, odd={"a": "fifo"}, links={"b": "c"}), ""),
+    ],
+)
+def test_what_spoils_a_submission_as_a_whole(submission: Submission, problem: str) -> None:
+    assert whole_problem(submission).endswith(problem)
+    assert bool(whole_problem(submission)) is bool(problem)
+
+
+def test_what_is_named_is_bounded() -> None:
+    files = {"solution.py": b"x", **{f"{n}/conftest.py": b"" for n in range(1000)}}
+    assert len(take(task(), Submission(files=files)).tamper) < 100
 
 
 def test_links_are_named() -> None:

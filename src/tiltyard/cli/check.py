@@ -30,6 +30,7 @@ async def check(text: str, *, concurrency: int, as_json: bool) -> int:
                 yard.verifier.verify,
                 concurrency=concurrency,
                 told=lambda report: advance(report.soundness),
+                verify_reference=yard.verifier.verify_reference,
             )
     if as_json:
         print(json.dumps(json_tree(reports), indent=2))  # noqa: T201 - the command's output
@@ -55,3 +56,7 @@ def _print(reports: Sequence[TaskReport], console: Console) -> None:
     counts = Counter(report.soundness for report in reports)
     told = ", ".join(f"{counts[each]} {each}" for each in Soundness if counts[each])
     console.print(f"{len(reports)} tasks: {told}")
+    best = max(reports, key=lambda report: report.baseline, default=None)
+    if best is not None and best.baseline > 0:
+        score = f"{best.baseline:.2f} ({best.baseline_of}, task {best.task_id})"
+        console.print(shown(f"best constant answer: {score}"), soft_wrap=True)

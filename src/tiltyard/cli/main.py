@@ -43,7 +43,8 @@ Out = Annotated[
 Tasks = Annotated[
     str,
     typer.Argument(
-        help="A pack, such as [bold]repair:heldout?count=20&seed=1[/bold], or a .jsonl file."
+        help="A pack, such as [bold]repair:heldout?count=20&seed=1[/bold], a .jsonl file, or a "
+        "task directory."
     ),
 ]
 app.add_typer(sandbox_app)
@@ -146,7 +147,7 @@ def check(
     concurrency: Annotated[int, typer.Option(min=1, max=256, help="Tasks checked at once.")] = 3,
     as_json: Json = False,
 ) -> int:
-    """Try whether tasks can teach: the reference must pass, the starter and nothing must not.
+    """Try whether tasks can teach: the reference must pass; starter, nothing, constants must not.
 
     Exits with 0 when all are sound, 1 when one is not or could not be judged.
     """
@@ -180,6 +181,33 @@ def redteam(
     return run_async(
         work(tasks, only=only or (), concurrency=concurrency, as_json=as_json, list_only=list_only)
     )
+
+
+@app.command()
+def verify(
+    task: Annotated[
+        Path, typer.Argument(metavar="TASK", help="A task directory; see docs/tasks.md.")
+    ],
+    submission: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SUBMISSION", help="What an agent left: its directory, or its one file."
+        ),
+    ],
+    weights: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What rewards are made of, in TOML: docs/rewards.md."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Judge a submission: every check with its evidence, and the reward.
+
+    Exits with 0 for full reward, 1 for less, 2 for wrong usage or a bad task, and 3 when there is
+    no reward because of a fault of ours.
+    """
+    from tiltyard.cli.verify import verify as work
+
+    return run_async(work(task, submission, weights=weights, as_json=as_json))
 
 
 @app.command()

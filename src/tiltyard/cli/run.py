@@ -24,7 +24,7 @@ from tiltyard.core.verdict import Outcome
 from tiltyard.rollout.episode import Setting
 from tiltyard.rollout.runs import SharedVerdicts, attempts, outcome_counts, run_attempts
 from tiltyard.store import RunStore
-from tiltyard.tasks.catalog import load_tasks
+from tiltyard.tasks.catalog import load_function_tasks
 from tiltyard.verify.reward import reward_of
 from tiltyard.verify.weights import UNWEIGHTED
 from tiltyard.verify.weights_file import read_weights
@@ -55,7 +55,7 @@ class RunOptions:
 
 async def run(options: RunOptions, settings: Settings) -> int:
     """Makes the rollouts, records them, prints the results and returns the exit code."""
-    tasks = load_tasks(options.tasks)
+    tasks = load_function_tasks(options.tasks)
     weighting = UNWEIGHTED if options.weights is None else read_weights(options.weights)
     policy = parse_policy(options.policy, api_key=settings.openai_api_key, seed=options.seed)
     directory = options.out or new_run_directory(settings.runs_dir, "run")

@@ -40,6 +40,10 @@ class GraderError(TiltyardError):
     """The verifier itself failed: its tests are empty, crashed or contradict the reference."""
 
 
+class UnsoundTask(GraderError):
+    """The task itself is bad: no tests, or ones that its reference fails. Mend the task."""
+
+
 class SandboxError(TiltyardError):
     """Root of the sandbox room's errors: an infrastructure fault, never the program's."""
 

@@ -193,6 +193,26 @@ class Task:
     to get the expected values: the verifier then need not. A task file cannot say so."""
 
 
+class Odd(StrEnum):
+    """What an entry of a submission is that was not read."""
+
+    FIFO = "fifo"
+    DEVICE = "device"
+    SOCKET = "socket"
+    HARD_LINK = "hard link"
+    """A file with another name too, which may lie anywhere."""
+    TOO_LARGE = "too large"
+    TOO_MANY = "too many"
+    """A directory at which reading stopped; what follows is unknown."""
+    TOO_DEEP = "too deep"
+    UNREADABLE = "unreadable"
+    """Its permissions keep even us out."""
+    BAD_NAME = "bad name"
+    """Its name is no UTF-8."""
+    CHANGED = "changed"
+    """It became something else while it was looked at."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """What an agent left behind, by relative path. Hostile; nothing in it was followed."""
@@ -200,5 +220,5 @@ class Submission:
     files: Mapping[str, bytes]
     links: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     odd: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """What else there was, by path, with what it is: `fifo`, `device`, `socket`, `hard link`,
-    `too large`, `too many`. Its content was never read."""
+    """What else there was, by path, with what it is: one of `Odd`. Its content was never read. A
+    path of `.` is the submission as a whole."""

@@ -124,6 +124,8 @@ class Verdict:
     """What looked like an attempt to reach the tests or the verifier; empty when nothing did."""
     detail: str = ""
     """For a fault: what failed, in words."""
+    task_unsound: bool = False
+    """Of a grader fault, whether it lies in the task, which nobody can then be judged by."""
     components: tuple[Component, ...] = ()
     assurance: Assurance | None = None
     """None when nothing was judged, and in records of schema 2 or earlier."""

@@ -1,10 +1,11 @@
-"""Resolves what a user types as TASKS: a pack with options, or the path of a task file.
+"""Resolves what a user types as TASKS: a pack with options, or the path of a file or directory.
 
 repair                                     50 held-out tasks of the trained families
 repair:heldout?count=200&seed=3            others, as many as asked for
 repair:heldout?families=unseen             families that training never uses
 repair:train?families=sum_above,clamp      only these families
 mine.jsonl                                 a file; see `files`
+mine/                                      a task directory, or one that holds some; see `directory`
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,8 @@ from typing import overload
 from urllib.parse import parse_qsl
 
 from tiltyard.core.errors import TaskError
-from tiltyard.core.task import Split, Task
+from tiltyard.core.task import CallSuite, ProgramSuite, PytestSuite, Split, Task
+from tiltyard.tasks.directory import read_directories
 from tiltyard.tasks.files import read_tasks
 from tiltyard.tasks.repair import (
     TRAINED_FAMILIES,
@@ -28,7 +30,7 @@ COUNT_DEFAULT = 50
 COUNT_MAX = 100_000
 SEED_MAX = 1_000_000_000
 
-EXISTING = "repair, repair:train, repair:heldout, or the path of a .jsonl file"
+EXISTING = "repair, repair:train, repair:heldout, a task directory, or a .jsonl file"
 """What there is to choose from, for messages and help texts."""
 
 _OPTIONS = ("count", "seed", "families")
@@ -41,13 +43,36 @@ def load_tasks(text: str) -> Sequence[Task]:
     Raises TaskError for an unknown name, split, option or family, and for a faulty file.
     """
     if text.endswith(".jsonl") or "/" in text:
-        return read_tasks(Path(text))
+        return read_directories(Path(text)) if Path(text).is_dir() else read_tasks(Path(text))
     name, mark, query = text.partition("?")
     pack, colon, split_text = name.partition(":")
     if pack not in _PACKS:
+        if text and Path(text).is_dir():
+            return read_directories(Path(text))
         raise _unknown(text, pack)
     options = _options(query, text) if mark else {}
     return _PACKS[pack](_split(split_text, text) if colon else Split.HELDOUT, options)
+
+
+def load_function_tasks(text: str) -> Sequence[Task]:
+    """The tasks that `text` names, for rollouts, which answer with one Python module.
+
+    Raises TaskError as `load_tasks` does, and for a task that has another kind of answer.
+    """
+    tasks = load_tasks(text)
+    for task in tasks if isinstance(tasks, tuple) else ():
+        suite = task.hidden
+        if not task.instruction.strip():
+            raise TaskError(f"task {task.id} asks for nothing.", fix="Write its instruction.md.")
+        if isinstance(suite, ProgramSuite) and suite.source == f"{task.module}.py":
+            continue
+        if not isinstance(suite, CallSuite | PytestSuite):
+            raise TaskError(
+                f"task {task.id} has an answer that is not one Python module, and rollouts cannot "
+                "give such answers yet.",
+                fix="Judge what an agent left with `tiltyard verify TASK SUBMISSION`.",
+            )
+    return tasks
 
 
 class RepairTasks(Sequence[Task]):

@@ -1,8 +1,8 @@
 """Whether a task can be trusted to teach: its tests accept the reference and nothing cheaper.
 
-A task whose reference fails punishes right answers, and one whose starter passes pays for none.
-Both are found by running the verifier on submissions whose worth is known beforehand. The
-verifier is a parameter, so this room knows no sandbox.
+A task whose reference fails punishes right answers, and one whose starter, or any constant, passes
+pays for none. Both are found by running the verifier on submissions whose worth is known
+beforehand. The verifier is a parameter, so this room knows no sandbox.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,9 +14,13 @@ from tiltyard.core.errors import GraderError, SandboxError, TaskError
 from tiltyard.core.ids import TaskId
 from tiltyard.core.task import Submission, Task
 from tiltyard.core.verdict import CheckStatus, Outcome, Verdict
+from tiltyard.tasks.cheap_answers import cheap_answers
 from tiltyard.tasks.concurrently import for_each
+from tiltyard.verify.reward import reward_of
+from tiltyard.verify.submission import reference_of
 
 Verify: TypeAlias = Callable[[Task, Submission], Awaitable[Verdict]]
+VerifyReference: TypeAlias = Callable[[Task], Awaitable[Verdict]]
 
 _FAILED_NAMED_MAX = 5
 
@@ -38,6 +42,10 @@ class TaskReport:
     soundness: Soundness
     problems: tuple[str, ...] = ()
     """One sentence each; empty when the task is sound."""
+    baseline: float = 0.0
+    """The best score of a constant answer: where partial credit starts (`Verdict.baseline`)."""
+    baseline_of: str = ""
+    """Which answer that was; empty when none scored."""
 
 
 Told: TypeAlias = Callable[[TaskReport], None]
@@ -47,30 +55,55 @@ def _untold(_report: TaskReport) -> None:
     """Nobody wants to know before the end."""
 
 
-async def check_task(task: Task, verify: Verify) -> TaskReport:
-    """Verifies the reference, the starter and an empty module of one task.
+async def check_task(
+    task: Task, verify: Verify, *, verify_reference: VerifyReference | None = None
+) -> TaskReport:
+    """Verifies the reference, the starter, an empty answer and constant ones of one task.
 
-    A bad task is a report, never an exception; so is a fault of the verifier or of a sandbox.
+    `verify_reference` judges the reference where it is more than files; None takes its files. A bad
+    task is a report, never an exception; so is a fault of the verifier or of a sandbox. Where
+    nothing can be judged, the first answer tells, and the others are not tried.
     """
-    found = [
-        finding
-        for candidate in _candidates(task)
-        if (finding := await _finding(task, candidate, verify)) is not None
-    ]
-    if any(finding.of_task for finding in found):
-        soundness = Soundness.UNSOUND
-    else:
-        soundness = Soundness.UNDECIDED if found else Soundness.SOUND
-    return TaskReport(
-        task_id=task.id,
-        soundness=soundness,
-        # What cannot be graded at all is found with each of the submissions.
-        problems=tuple(dict.fromkeys(finding.problem for finding in found)),
-    )
+    problems: list[str] = []
+    baseline, baseline_of = 0.0, ""
+
+    async def reference() -> Verdict:
+        if verify_reference is not None:
+            return await verify_reference(task)
+        return await verify(task, reference_of(task))
+
+    def report(soundness: Soundness, *more: str) -> TaskReport:
+        return TaskReport(
+            task_id=task.id,
+            soundness=soundness,
+            problems=(*problems, *more),
+            baseline=baseline,
+            baseline_of=baseline_of,
+        )
+
+    found = await _finding("the reference", reference(), right=True)
+    if found.ends is not None:
+        return report(found.ends, found.problem)
+    if found.problem:
+        problems.append(found.problem)
+    for answer in cheap_answers(task):
+        found = await _finding(answer.name, verify(task, answer.submission), right=False)
+        if found.ends is not None:
+            return report(Soundness.UNSOUND if problems else found.ends, found.problem)
+        if found.problem:
+            problems.append(found.problem)
+        if answer.constant and found.score > baseline:
+            baseline, baseline_of = found.score, answer.name
+    return report(Soundness.UNSOUND if problems else Soundness.SOUND)
 
 
 async def check_tasks(
-    tasks: Iterable[Task], verify: Verify, *, concurrency: int, told: Told = _untold
+    tasks: Iterable[Task],
+    verify: Verify,
+    *,
+    concurrency: int,
+    told: Told = _untold,
+    verify_reference: VerifyReference | None = None,
 ) -> tuple[TaskReport, ...]:
     """Checks every task, at most `concurrency` at a time; reports come in the tasks' order.
 
@@ -80,7 +113,7 @@ async def check_tasks(
     reports: dict[int, TaskReport] = {}
 
     async def check(place: int, task: Task) -> None:
-        reports[place] = await check_task(task, verify)
+        reports[place] = await check_task(task, verify, verify_reference=verify_reference)
         told(reports[place])
 
     await for_each(tasks, check, concurrency=concurrency)
@@ -88,66 +121,50 @@ async def check_tasks(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
-    """A submission whose worth is known."""
-
-    name: str
-    source: str
-    right: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Finding:
-    problem: str
-    of_task: bool
-    """False: the infrastructure's, so nothing is known about the task."""
+    problem: str = ""
+    """Empty when the answer came out as it must."""
+    score: float = 0.0
+    ends: Soundness | None = None
+    """What is thereby known of the task, where the answer could not be judged at all."""
 
 
-def _candidates(task: Task) -> tuple[_Candidate, ...]:
-    reference = _Candidate(name="the reference", source=task.reference, right=True)
-    empty = _Candidate(name="an empty module", source="", right=False)
-    starter = _Candidate(name="the starter", source=task.starter, right=False)
-    return (reference, starter, empty) if task.starter else (reference, empty)
-
-
-async def _finding(task: Task, candidate: _Candidate, verify: Verify) -> _Finding | None:
+async def _finding(name: str, judging: Awaitable[Verdict], *, right: bool) -> _Finding:
     try:
-        content = candidate.source.encode()
-        verdict = await verify(task, Submission(files={f"{task.module}.py": content}))
-    except UnicodeEncodeError:
-        return _Finding(problem=f"{candidate.name} is no text that can be stored.", of_task=True)
+        verdict = await judging
     except (GraderError, TaskError) as error:
-        return _Finding(problem=f"nothing can be graded: {error}", of_task=True)
+        return _Finding(problem=f"nothing can be graded: {error}", ends=Soundness.UNSOUND)
     except SandboxError as error:
-        return _Finding(problem=f"{candidate.name} met a fault: {error}", of_task=False)
-    return _judged(candidate, verdict)
-
-
-def _judged(candidate: _Candidate, verdict: Verdict) -> _Finding | None:
-    problem = None
+        return _Finding(problem=f"{name} met a fault: {error}", ends=Soundness.UNDECIDED)
+    problem = ""
     match verdict.outcome:
         case Outcome.INFRA_FAULT | Outcome.CANCELLED:
             return _Finding(
-                problem=f"{candidate.name} was not judged: {verdict.outcome}, {verdict.detail}",
-                of_task=False,
+                problem=f"{name} was not judged: {verdict.outcome}, {verdict.detail}",
+                ends=Soundness.UNDECIDED,
             )
         case Outcome.GRADER_FAULT:
-            problem = f"nothing can be graded: {verdict.detail}"
-        case Outcome.AGENT_FAULT if candidate.right:
-            problem = f"{candidate.name} was refused: {verdict.detail}"
+            return _Finding(
+                problem=f"nothing can be graded: {verdict.detail}", ends=Soundness.UNSOUND
+            )
+        case Outcome.AGENT_FAULT if right:
+            problem = f"{name} was refused: {verdict.detail}"
         case Outcome.AGENT_FAULT:
             pass
-        case Outcome.GRADED if candidate.right and not verdict.all_passed:
-            problem = f"{candidate.name} fails {_failed(verdict)}."
-        case Outcome.GRADED if candidate.right and verdict.tamper:
-            problem = f"{candidate.name} looks like tampering: {', '.join(verdict.tamper)}"
-        case Outcome.GRADED if not candidate.right and verdict.all_passed:
-            problem = f"{candidate.name} passes every check."
+        case Outcome.GRADED if right and not verdict.all_passed:
+            problem = f"{name} fails {_failed(verdict)}."
+        case Outcome.GRADED if right and verdict.tamper:
+            problem = f"{name} looks like tampering: {', '.join(verdict.tamper)}"
+        case Outcome.GRADED if not right and verdict.all_passed:
+            problem = f"{name} passes every check."
+        case Outcome.GRADED if not right and (earned := reward_of(verdict).value):
+            # A script may pay for a part.
+            problem = f"{name} earns a reward of {earned:g}."
         case Outcome.GRADED:
             pass
         case _:
             assert_never(verdict.outcome)
-    return _Finding(problem=problem, of_task=True) if problem else None
+    return _Finding(problem=problem, score=verdict.score)
 
 
 def _failed(verdict: Verdict) -> str:

@@ -75,7 +75,7 @@ def task_line(task: Task) -> str:
     except LiteralError as error:
         raise TaskError(f"{where} cannot be written: a value {error}.") from None
     except ValidationError as error:
-        _refuse(where, error)
+        refuse(where, error)
     return json.dumps(record.model_dump(exclude_defaults=True), ensure_ascii=False)
 
 
@@ -133,7 +133,7 @@ def _task(line: bytes, where: str) -> Task:
     try:
         return TaskRecord.model_validate(raw).task()
     except ValidationError as error:
-        _refuse(where, error)
+        refuse(where, error)
 
 
 _WORDS = {
@@ -154,7 +154,7 @@ _WORDS = {
 """In a task file's terms, where pydantic's are Python's."""
 
 
-def _refuse(where: str, error: ValidationError) -> NoReturn:
+def refuse(where: str, error: ValidationError) -> NoReturn:
     """The first of pydantic's findings as a `TaskError`."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     # Parts in angle brackets only say which shape of a suite was tried.

@@ -72,8 +72,8 @@ def _arguments(text: str) -> str:
     return text
 
 
-_Id = Annotated[str, AfterValidator(_safe_id)]
-_Name = Annotated[str, AfterValidator(_identifier)]
+PlainId = Annotated[str, AfterValidator(_safe_id)]
+PythonName = Annotated[str, AfterValidator(_identifier)]
 _Source = Annotated[str, Field(max_length=SOURCE_CHARS_MAX)]
 _LiteralText = Annotated[str, AfterValidator(_literal)]
 _ArgumentsText = Annotated[str, AfterValidator(_arguments)]
@@ -86,7 +86,7 @@ class _Record(BaseModel):
 class CallRecord(_Record):
     """A `MethodCall`."""
 
-    name: _Name
+    name: PythonName
     args: _ArgumentsText = "()"
 
     def call(self) -> MethodCall:
@@ -96,8 +96,8 @@ class CallRecord(_Record):
 class CaseRecord(_Record):
     """A `CallCase`."""
 
-    id: _Id
-    target: _Name
+    id: PlainId
+    target: PythonName
     args: _ArgumentsText = "()"
     then: list[CallRecord] = Field(default_factory=list, max_length=1000)
     expected: _LiteralText | None = None
@@ -192,12 +192,12 @@ _HiddenRecord = Annotated[
 class TaskRecord(_Record):
     """A `Task`: one line of a task file."""
 
-    id: _Id
-    family: _Id = "file"
+    id: PlainId
+    family: PlainId = "file"
     split: Literal["train", "heldout"] = "heldout"
-    revision: _Id = "1"
+    revision: PlainId = "1"
     instruction: str = Field(min_length=1, max_length=SOURCE_CHARS_MAX)
-    module: _Name = "solution"
+    module: PythonName = "solution"
     starter: _Source = ""
     reference: _Source = Field(min_length=1)
     visible: CallSuiteRecord = CallSuiteRecord(cases=[])

@@ -2,11 +2,25 @@
 
 import fnmatch
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tiltyard.core.task import PytestSuite, Submission, Task
+from tiltyard.core.errors import UnsoundTask
+from tiltyard.core.task import (
+    Odd,
+    ProgramSuite,
+    PytestSuite,
+    RepositorySuite,
+    ScriptSuite,
+    Submission,
+    Task,
+)
+from tiltyard.verify.evidence import plain
 
 SOURCE_BYTES_MAX = 1024 * 1024
+WHOLE = "."
+"""The path that stands for a submission as a whole."""
+SIGNS_MAX = 50
 _PROTECTED = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"),
     *("sitecustomize.py", "usercustomize.py", "*.pth", "*.pyc", ".coveragerc"),
@@ -15,6 +29,10 @@ _RUNNERS = frozenset({"pytest", "_pytest", "pluggy", "hypothesis"})
 _HARMLESS = frozenset({"test", "this", "antigravity", "idlelib", "turtledemo"})
 """Of the standard library, but nothing in a test run imports them: an agent's scratch `test.py`
 reaches for nothing."""
+_HIDING = _RUNNERS | sys.stdlib_module_names - _HARMLESS
+_UNSAFE = frozenset({Odd.FIFO, Odd.DEVICE, Odd.HARD_LINK, Odd.TOO_LARGE, Odd.CHANGED})
+"""What would have hung, led astray or filled a verifier that copies whatever there is. The others
+are what work leaves behind: a server's socket, a directory without permissions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +45,58 @@ class Taken:
     tamper: tuple[str, ...]
 
 
+def wanted_file(task: Task) -> str:
+    """The one file that the answer to a function or program task consists of."""
+    suite = task.hidden
+    return suite.source if isinstance(suite, ProgramSuite) else f"{task.module}.py"
+
+
+def reference_of(task: Task) -> Submission:
+    """A task's reference as somebody would submit it. Raises `UnsoundTask` for what is no text."""
+    match task.hidden:
+        case RepositorySuite(base=base, reference=reference):
+            return Submission(files={**base, **reference})
+        case ScriptSuite(base=base, reference=reference):
+            return Submission(files={**base, **reference})
+        case _:
+            try:
+                return Submission(files={wanted_file(task): task.reference.encode()})
+            except UnicodeEncodeError:
+                raise UnsoundTask(
+                    f"task {task.id}: its reference is no text that can be stored."
+                ) from None
+
+
+def whole_problem(submission: Submission) -> str:
+    """Why nothing of a submission may be taken, whatever the task; empty when something may."""
+    if WHOLE in submission.links:
+        return "unsafe artifact: the submission is a link"
+    if Odd.TOO_MANY in submission.odd.values():
+        return "unsafe artifact: the submission has too many files"
+    if WHOLE in submission.odd:
+        return f"unsafe artifact: the submission as a whole ({submission.odd[WHOLE]})"
+    return ""
+
+
 def take(task: Task, submission: Submission) -> Taken:
     """Takes the declared file and nothing else.
 
     Anything else that a submission ships has no effect; what of it would have changed an ordinary
     test run is reported as tampering.
     """
-    wanted = f"{task.module}.py"
-    tamper = tuple(sorted(_signs(task, submission)))
+    wanted = wanted_file(task)
+    tamper = tuple(sorted(set(_signs(task, submission))))
+    if len(tamper) > SIGNS_MAX:
+        tamper = (*tamper[:SIGNS_MAX], f"and {len(tamper) - SIGNS_MAX} more such files")
     source = submission.files.get(wanted, b"")
     if wanted in submission.links:
-        problem = f"{wanted} is a link, not a file"
+        problem = f"unsafe artifact: {wanted} is a link, not a file"
+    elif wanted in submission.odd:
+        problem = (
+            f"unsafe artifact: {wanted} is no file that can be read ({submission.odd[wanted]})"
+        )
+    elif any(path.startswith(f"{wanted}/") for path in submission.files):
+        problem = f"unsafe artifact: {wanted} is a directory"
     elif wanted not in submission.files:
         problem = f"there is no {wanted}"
     elif len(source) > SOURCE_BYTES_MAX:
@@ -47,17 +106,45 @@ def take(task: Task, submission: Submission) -> Taken:
     return Taken(source=b"", problem=problem, tamper=tamper)
 
 
-def _signs(task: Task, submission: Submission) -> set[str]:
-    signs = {f"ships a link: {path}" for path in submission.links}
-    tests = task.hidden.files.keys() if isinstance(task.hidden, PytestSuite) else frozenset[str]()
-    for path in submission.files:
-        name = path.rsplit("/", 1)[-1]
-        # What lies deeper hides nothing: only the top directory is where modules are looked for.
-        top = path.split("/", 1)[0].removesuffix(".py")
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in _PROTECTED):
-            signs.add(f"ships a file that configures test runs: {path}")
-        elif name in tests:
-            signs.add(f"ships a file of the tests' name: {path}")
-        elif path != f"{task.module}.py" and top in _RUNNERS | sys.stdlib_module_names - _HARMLESS:
-            signs.add(f"ships a module that hides an installed one: {path}")
-    return signs
+def _signs(task: Task, submission: Submission) -> Iterator[str]:
+    wanted = wanted_file(task)
+    files = task.hidden.files if isinstance(task.hidden, PytestSuite) else ()
+    tests = frozenset(each.rsplit("/", 1)[-1] for each in files)
+    for path in submission.links:
+        yield f"ships a link: {plain(path)}"
+    for path, content in submission.files.items():
+        if path != wanted and (reach := _reach(tests, path, content)):
+            yield f"{reach}: {plain(path)}"
+    for path, what in submission.odd.items():
+        if path == wanted or what in _UNSAFE:
+            yield f"ships what is no plain file ({what}): {plain(path)}"
+        elif reach := _reach(tests, path, b""):
+            yield f"{reach}: {plain(path)}"
+
+
+def _reach(tests: frozenset[str], path: str, content: bytes) -> str:
+    """What a file of this path would do to an ordinary test run; empty when nothing."""
+    name = path.rsplit("/", 1)[-1]
+    # What lies deeper hides nothing: only the top directory is where modules are looked for.
+    top = path.split("/", 1)[0].removesuffix(".py")
+    if _is_left_by_python(path, content):
+        return ""
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _PROTECTED):
+        return "ships a file that configures test runs"
+    if name in tests:
+        return "ships a file of the tests' name"
+    if top in _HIDING:
+        return "ships a module that hides an installed one"
+    return ""
+
+
+def _is_left_by_python(path: str, content: bytes) -> bool:
+    """Whether it is a cache as Python writes it for any program that an agent runs.
+
+    Such a file counts only beside its source and by its source's time and size. Outside a
+    `__pycache__` directory, or made to be believed without a source, it is no cache.
+    """
+    if not (path.endswith(".pyc") and f"/{path}".rsplit("/", 2)[-2] == "__pycache__"):
+        return False
+    made_by_time = content[4:8] == bytes(4)
+    return len(content) > 16 and made_by_time

@@ -1,5 +1,6 @@
 """What a sandbox's file system is made of, as records for the launcher."""
 
+import hashlib
 import importlib.metadata
 import os
 import struct
@@ -65,6 +66,13 @@ class Image:
             for record in self.records
             if record.kind is RecordKind.BIND
         )
+
+    @property
+    def digest(self) -> str:
+        """Of what is shown and how; not of the host's own files that are shown as they are."""
+        digest = hashlib.sha256(self.description())
+        digest.update(repr(sorted(self.environment.items())).encode())
+        return f"{self.name}@sha256:{digest.hexdigest()[:32]}"
 
     def description(self) -> bytes:
         """The records as the launcher reads them."""

@@ -92,6 +92,11 @@ class NativeProvider:
         self.enforced: Mapping[Limit, Enforcement] = {}
 
     @property
+    def image_digest(self) -> str:
+        """Of what its sandboxes start from; empty when it is not open."""
+        return self._image.digest if self._image else ""
+
+    @property
     def interpreter(self) -> Interpreter:
         """The Python inside its sandboxes. Raises `SandboxRefused` when nothing was built."""
         return Interpreter(

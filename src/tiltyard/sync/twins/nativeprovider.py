@@ -43,6 +43,11 @@ class NativeProvider(OpenTwin[AsyncNativeProvider]):
     def enforced(self) -> Mapping[Limit, Enforcement]:
         return self._real.enforced
 
+    @property
+    def image_digest(self) -> str:
+        """Of what its sandboxes start from; empty when it is not open."""
+        return self._read(lambda: self._real.image_digest)
+
     def places(self) -> frozenset[str]:
         """The cgroups that its sandboxes have now; not those that wait, empty, for another."""
         return self._read(self._real.places)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
-from tiltyard.core.errors import GraderError, SandboxDied, SandboxFileError
+from tiltyard.core.errors import GraderError, SandboxDied, SandboxFileError, UnsoundTask
 from tiltyard.core.execution import ExecResult, Reason, SandboxSpec
 from tiltyard.core.task import ScriptSuite, Submission, Task
 from tiltyard.core.verdict import Assurance, Check, CheckStatus, Component, Evidence, Gap
@@ -89,11 +89,15 @@ class ScriptMode:
             session = await _run(task, suite, sandbox)
         return replace(await self._found(task, session), tamper=taken.tamper)
 
+    async def judge_reference(self, task: Task) -> Found:
+        """What the script finds of the reference. Raises as `judge`."""
+        return await self._found(task, await self.reference(task))
+
     async def reference(self, task: Task) -> Session:
         """The script's session with the reference. Raises as `judge`."""
         suite = task.hidden
         if not isinstance(suite, ScriptSuite) or not (suite.reference or suite.solve):
-            raise GraderError(
+            raise UnsoundTask(
                 f"task {task.id} has no reference to compare with.", fix="add a solution/ to it."
             )
         _check(task, suite)
@@ -105,7 +109,7 @@ class ScriptMode:
                         archive({"solution": {"solve.sh": suite.solve}}), "/"
                     )
             except SandboxFileError as error:
-                raise GraderError(
+                raise UnsoundTask(
                     f"task {task.id}: its reference cannot be laid out: {error}"
                 ) from None
             if suite.solve is not None:
@@ -113,7 +117,7 @@ class ScriptMode:
                     ["bash", SOLVE], cwd=suite.workdir, timeout_s=task.time_limit_s
                 )
                 if not solved.ok:
-                    raise _lost(solved) or GraderError(
+                    raise _lost(solved) or UnsoundTask(
                         f"task {task.id}: solve.sh ended with {_ended(solved)}"
                     )
             return await _run(task, suite, sandbox)
@@ -167,7 +171,7 @@ class ScriptMode:
                     await sandbox.files.mkdir(directory, parents=True)
                 await sandbox.files.upload(archive(own), "/")
             except SandboxFileError as error:
-                raise GraderError(
+                raise UnsoundTask(
                     f"task {task.id}: its own files cannot be laid out: {error}",
                     fix="give the task a larger disk, or fewer files.",
                 ) from None
@@ -179,11 +183,11 @@ class ScriptMode:
 
 def _check(task: Task, suite: ScriptSuite) -> None:
     if "test.sh" not in suite.tests:
-        raise GraderError(f"task {task.id} has no tests/test.sh.", fix="add one.")
+        raise UnsoundTask(f"task {task.id} has no tests/test.sh.", fix="add one.")
     workdir = posixpath.normpath(suite.workdir)
     taken = any(workdir == place or workdir.startswith(f"{place}/") for place in RESERVED)
     if not workdir.startswith("/") or workdir == "/" or taken:
-        raise GraderError(
+        raise UnsoundTask(
             f"task {task.id} has the work directory {suite.workdir!r}.",
             fix="use /app, for example.",
         )

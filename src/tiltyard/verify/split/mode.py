@@ -13,7 +13,7 @@ from importlib import resources
 from types import TracebackType
 from typing import Self
 
-from tiltyard.core.errors import GraderError
+from tiltyard.core.errors import GraderError, UnsoundTask
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.task import CallSuite, PytestSuite, Submission, Task
 from tiltyard.core.verdict import Assurance, Check, CheckStatus
@@ -97,7 +97,7 @@ class SplitMode:
             else:
                 raise GraderError(f"task {task.id} has no suite for split mode")
         except (codec.BadValueError, UnicodeError) as error:
-            raise GraderError(
+            raise UnsoundTask(
                 f"task {task.id}: a value of its tests cannot cross: {error}"
             ) from None
         return Found(checks=checks, tamper=taken.tamper, cpu_s=cpu_s, assurance=Assurance.SEPARATE)
@@ -106,7 +106,7 @@ class SplitMode:
         self, task: Task, source: bytes, suite: CallSuite
     ) -> tuple[tuple[Check, ...], float]:
         if not suite.cases:
-            raise GraderError(f"task {task.id} has no tests.", fix="give it at least one case.")
+            raise UnsoundTask(f"task {task.id} has no tests.", fix="give it at least one case.")
         requests = self._encoded.requests_of(suite)
         if not task.reference_checked:
             key = _calls_key(task, suite, requests)
@@ -193,11 +193,11 @@ def _checked_ids(task: Task, reports: tuple[FileReport, ...]) -> tuple[str, ...]
     ids = tuple(test_id for report in reports for test_id in report.collected)
     for report in reports:
         if report.errors:
-            raise GraderError(f"task {task.id}: its tests cannot be collected: {report.errors}")
+            raise UnsoundTask(f"task {task.id}: its tests cannot be collected: {report.errors}")
         if report.cut:
-            raise GraderError(f"task {task.id}: {report.file}: {report.cut.evidence}")
+            raise UnsoundTask(f"task {task.id}: {report.file}: {report.cut.evidence}")
     if not ids:
-        raise GraderError(f"task {task.id} has no tests.", fix="add files named test_*.py.")
+        raise UnsoundTask(f"task {task.id} has no tests.", fix="add files named test_*.py.")
     return _passed_ids(task, checks_of(ids, reports))
 
 
@@ -205,7 +205,7 @@ def _passed_ids(task: Task, checks: tuple[Check, ...]) -> tuple[str, ...]:
     failed = [check for check in checks if check.status is not CheckStatus.PASSED]
     if failed:
         first = failed[0]
-        raise GraderError(
+        raise UnsoundTask(
             f"task {task.id}: its reference fails {len(failed)} of {len(checks)} tests; "
             f"first {first.id} ({first.status}): {first.evidence}"
         )

@@ -68,11 +68,12 @@ class FileReport:
 
 def test_files(suite: PytestSuite) -> tuple[str, ...]:
     """The files that hold tests; the others are their helpers."""
-    return tuple(
-        name
-        for name in sorted(suite.files)
-        if name.startswith("test_") or name.endswith("_test.py")
-    )
+    return tuple(path for path in sorted(suite.files) if _holds_tests(path))
+
+
+def _holds_tests(path: str) -> bool:
+    name = path.rsplit("/", 1)[-1]
+    return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
 
 
 async def run_file(

@@ -255,9 +255,11 @@ def serve(channel: socket.socket) -> None:
     """One pytest session over one file."""
     host = Host(channel)
     _, module, chosen, files = host.receive()
-    os.makedirs(TESTS)
+    os.makedirs(TESTS, exist_ok=True)
     for name, source in files.items():
-        with open(os.path.join(TESTS, name), "w") as file:
+        place = os.path.join(TESTS, name)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "w") as file:
             file.write(source)
     os.chdir(TESTS)
     sys.path.insert(0, TESTS)

@@ -1,0 +1,174 @@
+"""`tiltyard verify`: judges one submission and shows what the reward rests on.
+
+Exit codes: 0 full reward, 1 graded below that, 2 wrong usage or a bad task, 3 no reward because of
+a fault of ours. A grader fault that lies in the task, such as a failing reference, is a bad task.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import assert_never
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tiltyard import __version__
+from tiltyard.cli.boundary import EXIT_CANNOT, EXIT_LOOK, EXIT_OK, EXIT_USAGE, errors
+from tiltyard.cli.plain import json_tree, shown
+from tiltyard.cli.progress import progress
+from tiltyard.core.task import Submission, Task
+from tiltyard.core.verdict import CheckStatus, Component, Outcome, Reward, Verdict
+from tiltyard.store.codec import SCHEMA
+from tiltyard.tasks.directory import read_directory
+from tiltyard.tasks.submissions import read_submission
+from tiltyard.verify.reward import reward_of
+from tiltyard.verify.weights import UNWEIGHTED
+from tiltyard.verify.weights_file import read_weights
+from tiltyard.wiring import open_verifier
+
+FULL = 1.0
+CHECKS_SHOWN_MAX = 200
+EVIDENCE_SHOWN_MAX = 20
+
+
+async def verify(
+    task_path: Path, submission_path: Path, *, weights: Path | None, as_json: bool
+) -> int:
+    """Judges what lies at a path, prints what was found and returns the exit code.
+
+    `weights` None pays for a right answer only. Raises TaskError for a bad task directory, and
+    UsageError where there is no submission and for weights that cannot be read.
+    """
+    weighting = UNWEIGHTED if weights is None else await asyncio.to_thread(read_weights, weights)
+    task = await asyncio.to_thread(read_directory, task_path)
+    submission = await asyncio.to_thread(read_submission, submission_path, task)
+    verdict = await _verdict(task, submission)
+    reward = reward_of(verdict, weighting.of(task.id))
+    if as_json:
+        print(json.dumps(document(verdict, reward), indent=2))  # noqa: T201 - the command's output
+    else:
+        _print(task, verdict, reward, Console(highlight=False, markup=False))
+    return exit_code(verdict, reward)
+
+
+async def _verdict(task: Task, submission: Submission) -> Verdict:
+    with progress("submissions", 1, console=errors) as advance:
+        async with open_verifier() as verifier:
+            verdict = await verifier.verify(task, submission)
+            advance(verdict.outcome)
+            return verdict
+
+
+def exit_code(verdict: Verdict, reward: Reward) -> int:
+    """What the verdict is to the caller of the command."""
+    match verdict.outcome:
+        case Outcome.GRADED | Outcome.AGENT_FAULT:
+            if reward.value is None:
+                return EXIT_CANNOT
+            return EXIT_OK if reward.value >= FULL else EXIT_LOOK
+        case Outcome.GRADER_FAULT:
+            return EXIT_USAGE if verdict.task_unsound else EXIT_CANNOT
+        case Outcome.INFRA_FAULT | Outcome.CANCELLED:
+            return EXIT_CANNOT
+        case _:
+            assert_never(verdict.outcome)
+
+
+def document(verdict: Verdict, reward: Reward) -> Mapping[str, object]:
+    """The verdict as JSON. What goes beyond its first six keys may grow."""
+    tree: Mapping[str, object] = json_tree(
+        {
+            "outcome": verdict.outcome,
+            "reward": reward.value,
+            "tamper": verdict.tamper,
+            "checks": verdict.checks,
+            "evidence": list(_evidence(verdict)),
+            "versions": versions(verdict),
+            "why": reward.why,
+            "detail": verdict.detail,
+            "assurance": verdict.assurance,
+            "components": verdict.components,
+            "task_unsound": verdict.task_unsound,
+            "wall_s": verdict.wall_s,
+            "cpu_s": verdict.cpu_s,
+        }
+    )
+    return tree
+
+
+def versions(verdict: Verdict) -> Mapping[str, object]:
+    """All that the verdict depends on beside the submission."""
+    known = verdict.provenance
+    return {
+        "schema": SCHEMA,
+        "tiltyard": __version__,
+        "verifier": verdict.verifier,
+        "seeds": [known["seed"]] if "seed" in known else [],
+        **{name: value for name, value in known.items() if name != "seed"},
+    }
+
+
+def _evidence(verdict: Verdict) -> Iterator[Mapping[str, object]]:
+    """Everything that was seen, each with the check or the measure that it belongs to."""
+    for sign in verdict.tamper:
+        yield {"of": "tamper", "message": sign}
+    for check in verdict.checks:
+        if check.evidence or check.status is not CheckStatus.PASSED:
+            yield {"of": check.id, "message": check.evidence or str(check.status)}
+    for component in verdict.components:
+        for seen in component.evidence:
+            yield {"of": component.name, **json_tree(seen)}
+        for curve in component.curves:
+            yield {"of": component.name, "message": f"curve {curve.name}", **json_tree(curve)}
+    if verdict.detail:
+        yield {"of": "outcome", "message": verdict.detail}
+
+
+def _print(task: Task, verdict: Verdict, reward: Reward, console: Console) -> None:
+    if verdict.checks:
+        console.print(_checks(task, verdict))
+        if len(verdict.checks) > CHECKS_SHOWN_MAX:
+            console.print(f"{CHECKS_SHOWN_MAX} of {len(verdict.checks)} checks; --json lists all")
+    if verdict.components:
+        console.print(_components(verdict))
+    for sign in verdict.tamper:
+        console.print(shown(f"tamper: {sign}", "red"), soft_wrap=True)
+    assured = f", {verdict.assurance}" if verdict.assurance else ""
+    console.print(f"outcome: {verdict.outcome}{assured}; {verdict.wall_s:.2f} s", soft_wrap=True)
+    value = "none" if reward.value is None else f"{reward.value:g}"
+    style = "green" if reward.value == FULL else "red" if reward.value is not None else "yellow"
+    console.print(shown(f"reward {value}: {reward.why}", style), soft_wrap=True)
+
+
+def _checks(task: Task, verdict: Verdict) -> Table:
+    """Those that failed first, because they are what one looks for."""
+    table = Table(title=Text(f"Checks of {task.id}"), title_justify="left")
+    for name in ("check", "", "evidence"):
+        table.add_column(name, overflow="fold")
+    ordered = sorted(verdict.checks, key=lambda check: check.status is CheckStatus.PASSED)
+    for check in ordered[:CHECKS_SHOWN_MAX]:
+        style = "green" if check.status is CheckStatus.PASSED else "red"
+        table.add_row(shown(check.id), Text(check.status, style=style), shown(check.evidence))
+    return table
+
+
+def _components(verdict: Verdict) -> Table:
+    table = Table(title="Measures", title_justify="left")
+    for name in ("measure", "raw", "of the best", "evidence"):
+        table.add_column(name, overflow="fold")
+    for component in verdict.components:
+        table.add_row(
+            shown(component.name),
+            _raw(component),
+            "" if component.normalised is None else f"{component.normalised:.2f}",
+            shown("\n".join(each.message for each in component.evidence[:EVIDENCE_SHOWN_MAX])),
+        )
+    return table
+
+
+def _raw(component: Component) -> str:
+    if component.raw is None:
+        return f"none ({component.gap})"
+    return f"{component.raw:g} {component.unit}".strip()
