@@ -172,11 +172,10 @@ class GrowthMeter:
         both = ["reference", "solution"]
         together = min(tops.values())
         windows = [self._window(together, both)]
-        if max(tops.values()) >= together * STEP_HIGH:
+        if not self._is_clear(together, both):  # then what both finish says nothing
+            windows = [self._window(top, [side]) for side, top in tops.items()]
+        elif max(tops.values()) >= together * STEP_HIGH:
             ahead = max(tops, key=lambda side: tops[side])
-            behind = min(tops, key=lambda side: tops[side])
-            if not self._is_clear(together, both):  # then what both finish says nothing
-                windows = [self._window(together, [behind])]
             windows.append(self._window(tops[ahead], [ahead]))
         for number in range(FILL_POINTS):
             await self._fill_within(generator, windows[number % len(windows)])
