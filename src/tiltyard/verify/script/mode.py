@@ -23,11 +23,11 @@ from tiltyard.core.task import ScriptSuite, Submission, Task
 from tiltyard.core.verdict import Assurance, Check, CheckStatus, Component, Evidence, Gap
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
+from tiltyard.verify.crossing import STATUS_OF
 from tiltyard.verify.evidence import plain
 from tiltyard.verify.found import Found
 from tiltyard.verify.script.artifacts import RESERVED, archive, artifacts_of
 from tiltyard.verify.script.reward_file import BYTES_MAX, DIRECTORY, JSON, TEXT, Written, read
-from tiltyard.verify.split.candidate import STATUS_OF
 
 CHECK_ID = "tests/test.sh"
 SCRIPT = "/tests/test.sh"
