@@ -16,8 +16,8 @@ from tiltyard.core.task import CompareOutput, ProgramCase, ProgramSuite, Task
 from tiltyard.core.verdict import Check, CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
+from tiltyard.verify.crossing import STATUS_OF
 from tiltyard.verify.evidence import plain
-from tiltyard.verify.split.candidate import STATUS_OF
 from tiltyard.verify.split.outputs import difference
 
 BUILD_S = 60.0
