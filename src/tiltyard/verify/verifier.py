@@ -83,6 +83,7 @@ class Verifier:
             *(self._state, self._static, self._dynamic),
         )
         self._measures: tuple[Measure, ...] = (self._static, self._dynamic)
+        self._judge_name = "" if judge is None else judge.name
         if judge is not None:
             self._measures += (judge,)
         self._opened = AsyncExitStack()
@@ -122,7 +123,7 @@ class Verifier:
                 for measure in self._measures:
                     more = await measure.measure(task, submission, found)
                     found = replace(found, components=(*found.components, *more))
-                return _verdict(found, self._provenance(task), attempt, started)
+                return _verdict(task, found, self._provenance(task), attempt, started)
             except GraderError as error:
                 return self._fault(Outcome.GRADER_FAULT, task, error, started)
             except SandboxError as error:
@@ -150,7 +151,7 @@ class Verifier:
             if not isinstance(task.hidden, ScriptSuite):
                 return await self.verify(task, reference_of(task))
             found = await self._script.judge_reference(task)
-            return _verdict(found, self._provenance(task), 1, started)
+            return _verdict(task, found, self._provenance(task), 1, started)
         except GraderError as error:
             return self._fault(Outcome.GRADER_FAULT, task, error, started)
         except SandboxError as error:
@@ -158,9 +159,10 @@ class Verifier:
 
     def _provenance(self, task: Task) -> Mapping[str, str]:
         told = provenance_of(task, image=self._image)
-        if not task.checks.static:
-            return told
-        return MappingProxyType({**told, "static_tools": tool_versions()})
+        more = {"static_tools": tool_versions()} if task.checks.static else {}
+        if task.checks.rubric is not None and self._judge_name:
+            more["judge"] = self._judge_name
+        return MappingProxyType({**told, **more})
 
     def _fault(self, outcome: Outcome, task: Task, error: Exception, started: float) -> Verdict:
         return Verdict(
@@ -187,7 +189,9 @@ class Verifier:
         return await self._split.judge(task, submission, seed=seed)
 
 
-def _verdict(found: Found, provenance: Mapping[str, str], attempt: int, started: float) -> Verdict:
+def _verdict(
+    task: Task, found: Found, provenance: Mapping[str, str], attempt: int, started: float
+) -> Verdict:
     again = "verified again after a sandbox was lost" if attempt > 1 else ""
     return Verdict(
         outcome=Outcome.AGENT_FAULT if found.problem else Outcome.GRADED,
@@ -196,6 +200,7 @@ def _verdict(found: Found, provenance: Mapping[str, str], attempt: int, started:
         components=found.components,
         detail=found.problem or again,
         assurance=found.assurance,
+        baseline=task.baseline,
         provenance=MappingProxyType({**found.provenance, **provenance}),
         verifier=VERSIONS[provenance["mode"]],
         wall_s=time.monotonic() - started,
