@@ -28,6 +28,7 @@ from tiltyard.verify.split.candidate import (
     Candidate,
     Gone,
     framed,
+    raised_by,
     words_of,
 )
 from tiltyard.verify.split.inside import codec
@@ -116,8 +117,8 @@ async def run_file(
     if isinstance(loaded, Gone):
         gone = loaded
     elif loaded.kind != "loaded":
-        why = f"while loading: {' '.join(str(each) for each in loaded.rest[:2])}"
-        gone = Gone(status=CheckStatus.EXCEPTION, evidence=plain(why))
+        why = f"while loading: {raised_by(loaded)}"
+        gone = Gone(status=CheckStatus.EXCEPTION, evidence=why)
     files = dict[Value, Value](suite.files.items())
     given: Value = None
     if fixed is not None:
