@@ -8,37 +8,9 @@ from tiltyard.core.errors import GraderError
 from tiltyard.core.task import RepositorySuite, Submission
 from tiltyard.verify.overlay import tree as module
 from tiltyard.verify.overlay.tree import names_the_runner, reference_tree, tree_of
-from tiltyard.verify.signs import matches
 from verify.repositories import PROJECT, SUITE, left
 
 WHOLE = {**PROJECT.base, **PROJECT.reference}
-
-
-@pytest.mark.parametrize(
-    ("path", "glob", "expected"),
-    [
-        ("a.py", "*.py", True),
-        ("d/a.py", "*.py", False),
-        ("d/a.py", "**/*.py", True),
-        ("a.py", "**/*.py", True),
-        ("src/p/q/a.py", "src/**", True),
-        ("src", "src/**", False),
-        ("src/a.py", "src/", True),
-        ("srcs/a.py", "src/**", False),
-        ("src/p/a.py", "src/*/a.py", True),
-        ("src/p/q/a.py", "src/*/a.py", False),
-        ("src/p/q/a.py", "src/**/a.py", True),
-        ("a1.py", "a[0-9].py", True),
-        ("ab.py", "a[!b].py", False),
-        ("axpy", "a.py", False),
-        ("a\nb.py", "*.py", True),
-        ("a/b", "a[/]b", False),
-        ("a.py", "./a.py", True),
-        ("[", "[", True),
-    ],
-)
-def test_globs(path: str, glob: str, expected: bool) -> None:
-    assert matches(path, (glob,)) is expected
 
 
 def test_sources_are_laid_over_the_project_and_tests_come_from_the_task() -> None:

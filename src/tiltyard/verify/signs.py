@@ -1,9 +1,7 @@
 """Which paths would change an ordinary test run, whatever is in them. Pure."""
 
 import fnmatch
-import re
 import sys
-from functools import cache
 
 _PROTECTED = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"),
@@ -27,30 +25,3 @@ def hides(path: str) -> bool:
     """Whether this path, relative to where modules are looked for, hides a module that the
     interpreter or the test runner has. What lies deeper hides nothing."""
     return path.split("/", 1)[0].removesuffix(".py") in _HIDING
-
-
-def matches(path: str, globs: tuple[str, ...]) -> bool:
-    """Whether a relative path matches one of the globs: `*` and `?` stay within one name, `**`
-    crosses directories, and a glob that ends in `/` means all below it."""
-    return any(_compiled(glob).fullmatch(path) for glob in globs)
-
-
-@cache
-def _compiled(glob: str) -> re.Pattern[str]:
-    pattern = ""
-    rest = glob.removeprefix("./")
-    rest = f"{rest}**" if rest.endswith("/") else rest
-    while rest:
-        if rest.startswith("**/"):
-            pattern, rest = pattern + "(?:.*/)?", rest[3:]
-        elif rest.startswith("**"):
-            pattern, rest = pattern + ".*", rest[2:]
-        elif rest[0] in "*?":
-            pattern, rest = pattern + ("[^/]*" if rest[0] == "*" else "[^/]"), rest[1:]
-        elif rest[0] == "[" and (closing := rest.find("]", 2)) > 0:
-            inner = rest[1:closing].replace("\\", "\\\\")
-            inner = f"^{inner[1:]}" if inner.startswith("!") else inner
-            pattern, rest = f"{pattern}(?!/)[{inner}]", rest[closing + 1 :]
-        else:
-            pattern, rest = pattern + re.escape(rest[0]), rest[1:]
-    return re.compile(pattern, re.DOTALL)

@@ -25,14 +25,8 @@ from tiltyard.core.values import Value
 from tiltyard.core.verdict import CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, Run, ZygoteCells, ZygoteProgram
-from tiltyard.verify.split.candidate import (
-    Candidate,
-    Gone,
-    Reply,
-    beside_the_loop,
-    framed,
-    words_of_reply,
-)
+from tiltyard.verify.crossing import beside_the_loop, framed
+from tiltyard.verify.split.candidate import Candidate, Gone, Reply, words_of_reply
 from tiltyard.verify.split.inside import codec
 
 POLL_S = 0.01
@@ -79,9 +73,9 @@ class Session:
 
     async def begin(self) -> None:
         """Has it load nothing. Raises `SandboxError`: whatever goes wrong here is ours."""
-        self.candidate.ask(framed(("load", "empty", b"")))
-        if isinstance(await self.candidate.receive(), Gone):
-            raise SandboxError("a run ended before a solution came")
+        loaded = await self.load("empty", b"")
+        if isinstance(loaded, Gone) or loaded.kind != "loaded":
+            raise SandboxError(f"a run could not load nothing: {words_of_reply(loaded)}")
         self.start_s = self.counted_s()
 
     def counted_s(self) -> float:

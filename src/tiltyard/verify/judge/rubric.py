@@ -16,7 +16,7 @@ from typing import TypeAlias
 from tiltyard.core.checks import Rubric
 from tiltyard.core.errors import PolicyError
 from tiltyard.core.task import Submission, Task
-from tiltyard.core.verdict import CheckStatus, Component, Evidence, Gap
+from tiltyard.core.verdict import Component, Evidence, Gap
 from tiltyard.verify.evidence import plain
 from tiltyard.verify.found import Found
 
@@ -32,8 +32,10 @@ Ask: TypeAlias = Callable[[str], Awaitable[str]]
 class Judge:
     """Measures one component, `judge`: the mean over the criteria."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, *, name: str = "") -> None:
+        """`name` says for the record which model is asked."""
         self._ask = ask
+        self.name = name
 
     async def measure(
         self, task: Task, submission: Submission, found: Found
@@ -47,7 +49,7 @@ class Judge:
         rubric = task.checks.rubric
         if rubric is None or not rubric.criteria:
             return ()
-        if found.problem or not all(each.status is CheckStatus.PASSED for each in found.checks):
+        if not found.all_passed:
             return (_gap(Gap.NOT_POSSIBLE, "a wrong answer is not judged"),)
         said = ""
         for _ in range(TRIES):

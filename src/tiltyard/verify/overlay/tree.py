@@ -14,7 +14,8 @@ from tiltyard.core.errors import UnsoundTask
 from tiltyard.core.execution import MIB
 from tiltyard.core.task import RepositorySuite, Submission
 from tiltyard.verify.evidence import plain
-from tiltyard.verify.signs import configures, hides, matches
+from tiltyard.verify.globs import matches
+from tiltyard.verify.signs import configures, hides
 
 FILES_MAX = 5_000
 BYTES_MAX = 12 * MIB

@@ -10,6 +10,7 @@ from tiltyard.verify.globs import matches
 
 FILES_MAX = 20_000
 BYTES_MAX = 64 * 1024 * 1024
+SIGNS_MAX = 50
 RESERVED = ("/tests", "/logs", "/solution", "/dev", "/proc", "/sys", "/run", "/etc", "/usr")
 """Where a work directory cannot be: the verifier's own places, and the system's."""
 MODE = 0o755
@@ -33,7 +34,8 @@ def artifacts_of(suite: ScriptSuite, submission: Submission) -> Artifacts:
     what was submitted; elsewhere it has no effect. A path that leaves the work directory is
     reported as tampering.
     """
-    tamper = [f"a path outside: {path[:200]!r}" for path in submission.files if not _inside(path)]
+    outside = [path for path in submission.files if not _inside(path)]
+    tamper = [f"a path outside: {path[:200]!r}" for path in sorted(outside)[:SIGNS_MAX]]
     strange = {**submission.odd, **dict.fromkeys(submission.links, "link")}
     for path, kind in sorted(strange.items()):
         if matches(path, suite.artifacts):

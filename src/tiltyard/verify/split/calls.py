@@ -9,17 +9,9 @@ from tiltyard.core.task import CallCase, CallSuite, Compare
 from tiltyard.core.values import Value
 from tiltyard.core.verdict import Check, CheckStatus
 from tiltyard.verify.compare import accepted, same
+from tiltyard.verify.crossing import beside_the_loop, framed
 from tiltyard.verify.evidence import shown
-from tiltyard.verify.split.candidate import (
-    Candidate,
-    Gone,
-    Reply,
-    beside_the_loop,
-    first_name,
-    framed,
-    raised_by,
-    text_at,
-)
+from tiltyard.verify.split.candidate import Candidate, Gone, Reply, first_name, raised_by, text_at
 
 SUITES_KEPT_MAX = 256
 SUITE_KEPT_BYTES_MAX = 256 * 1024

@@ -7,7 +7,8 @@ from tiltyard.core.checks import Inputs
 from tiltyard.core.errors import UnsoundTask
 from tiltyard.core.task import CallCase, CallSuite, Compare, Task
 from tiltyard.core.values import Value
-from tiltyard.verify.split.candidate import Candidate, Gone, Reply, framed, words_of_reply
+from tiltyard.verify.crossing import framed
+from tiltyard.verify.split.candidate import Candidate, Gone, Reply, words_of_reply
 
 FRESH_CASES_MAX = 1_000
 SIZES = (1, 3, 8, 20, 50)

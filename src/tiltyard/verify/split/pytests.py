@@ -21,16 +21,9 @@ from tiltyard.core.values import Value
 from tiltyard.core.verdict import Check, CheckStatus
 from tiltyard.sandbox.streams import ChannelClosed
 from tiltyard.sandbox.zygotes import Run
+from tiltyard.verify.crossing import HANG_GRACE_S, STATUS_OF, framed, words_of
 from tiltyard.verify.evidence import plain
-from tiltyard.verify.split.candidate import (
-    HANG_GRACE_S,
-    STATUS_OF,
-    Candidate,
-    Gone,
-    framed,
-    raised_by,
-    words_of,
-)
+from tiltyard.verify.split.candidate import Candidate, Gone, raised_by
 from tiltyard.verify.split.inside import codec
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024

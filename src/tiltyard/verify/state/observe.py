@@ -27,9 +27,9 @@ from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.streams import ChannelClosed
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
+from tiltyard.verify.crossing import framed
 from tiltyard.verify.evidence import plain
 from tiltyard.verify.split import inside as split_inside
-from tiltyard.verify.split.candidate import framed
 from tiltyard.verify.split.inside import codec
 
 CONTENT_BYTES_MAX = MIB

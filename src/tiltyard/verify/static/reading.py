@@ -22,9 +22,10 @@ from tiltyard.core.values import Value
 from tiltyard.core.verdict import Evidence
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
+from tiltyard.verify.crossing import framed
 from tiltyard.verify.evidence import plain
 from tiltyard.verify.split import inside as split_inside
-from tiltyard.verify.split.candidate import Candidate, Gone, framed
+from tiltyard.verify.split.candidate import Candidate, Gone
 from tiltyard.verify.static.sources import Sources
 
 TYPES = "types"
