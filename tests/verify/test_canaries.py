@@ -2,13 +2,16 @@
 
 import ast
 import random
-from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 
+from tiltyard.verify.overlay.alike import alike
 from tiltyard.verify.overlay.canaries import Canary, Kind, canaries_of
+from tiltyard.verify.overlay.draw import Suite, draw
 from tiltyard.verify.overlay.fixed import Module
-from tiltyard.verify.overlay.plan import CANARIES_MIN, Tried, draw, parts_of, plan_of
+from tiltyard.verify.overlay.owners import owners_of
+from tiltyard.verify.overlay.plan import Tried, parts_of
 from tiltyard.verify.overlay.source import SourceFile, edited, read, renameable
 from verify.repositories import TESTS
 
@@ -115,8 +118,12 @@ def test_trivial_values_take_the_place_of_what_is_expected() -> None:
 @pytest.mark.parametrize(
     ("test", "turned"),
     [
-        ("assert f(3) < 10, 'why'", "assert not (f(3) < 10), 'why'"),
-        ("assert f(3)", "assert not (f(3))"),
+        ("assert f(3) < 10, 'why'", "assert f(3) >= 10, 'why'"),
+        ("assert f(3)", "assert not f(3)"),
+        ("assert (f(3)) == (g(3))", "assert (f(3)) != (g(3))"),
+        ("assert not f(3)", "assert f(3)"),
+        ("assert 3 not in f(3)", "assert 3 in f(3)"),
+        ("assert f(3) and g(3)", "assert not (f(3) and g(3))"),
         ("self.assertEqual(f(3), g(3))", "self.assertNotEqual(f(3), g(3))"),
         ("self.assertTrue(f(3))", "self.assertFalse(f(3))"),
         ("self.assertIsNotNone(f(3))", "self.assertIsNone(f(3))"),
@@ -143,67 +150,154 @@ def test_another_exception_is_expected(test: str) -> None:
     assert copy.endswith(f"{after}\n")
 
 
-def tried_of(files: dict[str, SourceFile]) -> list[Tried]:
+def suite_of(tests: Mapping[str, bytes]) -> tuple[Suite, list[Tried]]:
+    """As it is learned where every copy does what it must."""
+    files = read(tests)
     rng = rng_of(0)
     modules = frozenset({"checker", "test_hidden"})
-    return [
-        Tried(canary=canary, beside={("tests/test_hidden.py::", ""): frozenset()})
+    functions = [each for file in files.values() for each in file.functions]
+    owners = owners_of(files, [each.place for each in functions])
+    suite = Suite(
+        files=files,
+        renamed=renameable(files, tests),
+        owners=owners,
+        groups=alike(files, modules),
+        kept=frozenset(),
+    )
+    tried = [
+        Tried(canary=canary, beside={(canary.function.place, ""): frozenset()})
         for file in files.values()
         for canary in canaries_of(file, Module(file.tree, modules), rng)
+        if canary.kind is not Kind.WRITTEN
     ]
+    return suite, tried
 
 
-def test_every_test_and_every_kind_is_drawn_before_one_comes_twice() -> None:
-    files = read({f"tests/{path}": text for path, text in TESTS.items()})
-    tried = tried_of(files)
+HIDDEN = {f"tests/{path}": text for path, text in TESTS.items()}
+
+
+def many(count: int) -> dict[str, bytes]:
+    text = "from solution import f\n" + "".join(
+        f"\n\ndef test_{n}():\n    assert f({n}) == {n + 7}\n" for n in range(count)
+    )
+    return {"tests/test_hidden.py": text.encode()}
+
+
+@pytest.mark.parametrize("tests", [HIDDEN, many(1), many(4), many(9), many(200)])
+def test_no_run_has_two_forms_and_every_test_is_true_in_one(tests: dict[str, bytes]) -> None:
+    suite, tried = suite_of(tests)
     drawn = set()
     for seed in range(20):
-        chosen = draw(tried, 9, rng_of(seed))
-        assert len(chosen) == CANARIES_MIN
-        functions = Counter(each.canary.function.name for each in chosen)
-        assert functions.keys() == {each.canary.function.name for each in tried}
-        assert {each.canary.kind for each in chosen} == {each.canary.kind for each in tried}
-        drawn.add(frozenset(chosen))
-    assert len(drawn) > 15, "each run has others"
+        plans = draw(suite, tried, rng_of(seed))
+        assert sum(len(plan.forms.false) for plan in plans) >= min(8, len(suite.groups))
+        assert set().union(*(plan.ids for plan in plans)) == set(suite.owners)
+        for plan in plans:
+            assert not plan.ids & plan.against
+            (text,) = (plan.files["tests/test_hidden.py"].decode(),)
+            there = [
+                node.name
+                for node in ast.walk(ast.parse(text))
+                if isinstance(node, ast.FunctionDef) and node.name.startswith("test")
+            ]
+            assert len(there) == len(set(there)) == len(plan.ids) + len(plan.against)
+            for group in suite.groups:
+                false = [each for each in group if each in plan.forms.false]
+                true = [each for each in group if plan.forms.true(each)]
+                assert not (false and true)
+                assert len(false) <= 1
+        drawn.add(tuple(plan.against for plan in plans))
+    assert len(drawn) > 6, "each verification has others"
 
 
-def test_a_large_suite_has_a_share_of_copies() -> None:
-    text = "from solution import f\n" + "".join(
-        f"\n\ndef test_{n}():\n    assert f({n}) == {n}\n" for n in range(400)
-    )
-    tried = tried_of(read({"tests/test_hidden.py": text.encode()}))
-    assert len(draw(tried, 400, rng_of(1))) == 60
+def test_a_large_suite_has_a_share_of_false_forms() -> None:
+    suite, tried = suite_of(many(400))
+    one, two = draw(suite, tried, rng_of(1))
+    assert (len(one.ids), len(one.against)) == (340, 60)
+    assert (len(two.ids), len(two.against)) == (60, 60)
+    assert two.ids == one.against
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("assert f(1) == 1", "assert f(1) == 2", True),
+        ("assert f(1) == 1", "x = 1\n    assert f(1) == x", True),
+        ("x = 3\n    assert f(x) == 1", "x = 3\n    got = f(x)\n    assert f(x) == 1", True),
+        ("assert f(1) == 1", "assert f(2) == 1", False),
+        ("x = 3\n    assert f(x) == 1", "x = 4\n    assert f(x) == 1", False),
+        (
+            "with pytest.raises(ValueError):\n        f('')",
+            "self.assertRaises(ValueError, f, '')",
+            True,
+        ),
+        ("c = f()\n    assert c.up(1) == 1", "c = f()\n    assert c.up(2) == 2", False),
+    ],
+)
+def test_tests_that_ask_the_same_go_together(one: str, other: str, same: bool) -> None:
+    text = HEAD + body(one) + body(other).replace("test_x", "test_y")
+    groups = alike(read({"tests/test_x.py": text.encode()}), frozenset({"checker"}))
+    assert (len(groups) == 1) == same
+
+
+def test_a_value_that_is_computed_is_written_out_and_changed() -> None:
+    source = (HEAD + body("assert f([2, 1]) == sorted([2, 1])")).encode()
+    file = SourceFile("tests/test_x.py", source)
+    rng = rng_of(0)
+    found = canaries_of(file, Module(file.tree, frozenset()), rng)
+    (probe,) = (each for each in found if each.kind is Kind.WRITTEN)
+    true, *others = probe.written("[1, 2]", rng)
+    assert text_of(file, true) == body("assert f([2, 1]) == [1, 2]")
+    assert len(others) == 2
+    for each in others:
+        assert each.true is true
+        assert text_of(file, each).startswith("def test_x():\n    assert f([2, 1]) == [")
+        assert text_of(file, each) != text_of(file, true)
 
 
 def test_names_say_nothing_and_lines_stay_known() -> None:
-    tests = {f"tests/{path}": text for path, text in TESTS.items()}
-    files = read(tests)
-    renamed = renameable(files, tests)
-    assert {"test_small", "test_words"} <= renamed
-    tried = tried_of(files)
+    suite, tried = suite_of(HIDDEN)
+    assert {"test_small", "test_words"} <= suite.renamed
     texts = set()
     for seed in range(5):
-        rng = rng_of(seed)
-        plan = plan_of(files, draw(tried, 9, rng), renamed, rng)
-        text = plan.files["tests/test_hidden.py"].decode()
-        texts.add(text)
-        functions = [
-            node.name
-            for node in ast.walk(ast.parse(text))
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test")
-        ]
-        assert len(functions) == len(set(functions)) == 7 + CANARIES_MIN
-        assert {len(name) for name in functions} == {len("test_000000000_00000000")}
-        for test_id in ("tests/test_hidden.py::test_small", "a.py::T::test_table[1-2]"):
-            place, name, suffix = parts_of(plan.in_run(test_id))
-            assert name in functions
-            assert f"{place}{plan.originals[name]}{suffix}" == test_id
-        assert sorted(plan.names, key=plan.names.__getitem__) == sorted(plan.names)
-        own = TESTS["test_hidden.py"].decode().splitlines()
-        line = 1 + text.splitlines().index("    assert add(-3, 10) == 7")
-        said = plan.words("tests/test_hidden.py::test_negative", f"test_hidden.py:{line}: x")
-        assert said == f"test_hidden.py:{1 + own.index('    assert add(-3, 10) == 7')}: x"
-    assert len(texts) == 5
+        for plan in draw(suite, tried, rng_of(seed)):
+            text = plan.files["tests/test_hidden.py"].decode()
+            texts.add(text)
+            functions = [
+                node.name
+                for node in ast.walk(ast.parse(text))
+                if isinstance(node, ast.FunctionDef) and node.name.startswith("test")
+            ]
+            assert {len(name) for name in functions} == {len("test_000000000_00000000")}
+            assert sorted(plan.names, key=plan.names.__getitem__) == sorted(plan.names)
+            negative = "tests/test_hidden.py::test_negative"
+            if negative not in plan.ids:
+                continue
+            assert parts_of(plan.in_run(negative))[1] in functions
+            own = TESTS["test_hidden.py"].decode().splitlines()
+            line = 1 + text.splitlines().index("    assert add(-3, 10) == 7")
+            said = plan.words(negative, f"test_hidden.py:{line}: x")
+            assert said == f"test_hidden.py:{1 + own.index('    assert add(-3, 10) == 7')}: x"
+    assert len(texts) > 5
+
+
+def test_what_an_id_stands_for() -> None:
+    text = (
+        "class A:\n    def test_a(self): pass\n    def test_b(self): pass\n"
+        "class B(A):\n    def test_b(self): pass\n"
+        "class C(A): pass\n"
+        "def test_c(): pass\ndef test_c(): pass\n"
+    )
+    ids = [
+        f"t.py::{each}" for each in ("A::test_a", "B::test_a", "A::test_b", "C::test_b", "test_c")
+    ]
+    owners = owners_of(read({"t.py": text.encode()}), ids)
+    assert [owner and owner.place for owner in owners.values()] == [
+        "t.py::A::test_a",
+        "t.py::A::test_a",
+        None,
+        None,
+        None,
+    ]
 
 
 def test_a_name_that_is_spoken_of_stays() -> None:

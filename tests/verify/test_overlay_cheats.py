@@ -14,8 +14,10 @@ import pytest
 
 from tiltyard.core.task import RepositorySuite
 from tiltyard.core.verdict import Outcome
+from tiltyard.tasks.redteam import Came, red_team
 from tiltyard.verify.reward import reward_of
 from tiltyard.verify.verifier import Verifier
+from verify import tasks
 from verify.repositories import REFERENCE, WRONG, left, repository
 
 pytestmark = pytest.mark.sandbox
@@ -85,6 +87,27 @@ async def test_shared_cases(verifier: Verifier, shared_cases: Path) -> None:
         if reward_of(verdict).value not in paid[case["expect"]]:
             wrong.append((case["id"], verdict))
     assert not wrong
+
+
+@shared_loop
+@pytest.mark.slow
+@pytest.mark.parametrize("cheat", ["d-vote", "d-vote-once"])
+async def test_there_is_nothing_to_vote_on(verifier: Verifier, cheat: str) -> None:
+    tests = {
+        path: text.replace("from solution", "from calc.core").encode()
+        for path, text in tasks.TESTS.files.items()
+    }
+    suite = RepositorySuite(
+        base={"calc/__init__.py": b"", "calc/core.py": tasks.WRONG.encode()},
+        tests=tests,
+        reference={"calc/core.py": tasks.REFERENCE.encode()},
+        sources=("calc/**",),
+    )
+    task = repository(suite)
+    for _ in range(10):
+        report = await red_team(task, verifier.verify, only=[cheat])
+        (tried,) = report.cheats
+        assert tried.came is Came.REJECTED, tried
 
 
 HONEST = {

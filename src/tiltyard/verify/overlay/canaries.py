@@ -23,7 +23,8 @@ class Kind(StrEnum):
     """What is false in a copy."""
 
     LITERAL = "literal"
-    """A constant that is expected is another one, throughout the function."""
+    """A constant that is expected is another one, throughout the function; or what is expected is
+    written out as another value."""
     TRIVIAL = "trivial"
     """What is expected is an empty value or nothing."""
     NEGATED = "negated"
@@ -41,11 +42,28 @@ class Canary:
     function: TestFunction
     kind: Kind
     edits: tuple[Edit, ...]
+    exact: bool = True
+    """Of a probe, whether being expected means being equal."""
+    true: "Canary | None" = None
+    """Of a value that is written out and false, the copy with the true one."""
 
-    def written(self, value: str) -> "Canary":
-        """Of a probe, the copy with this value for what it asked."""
-        edits = tuple(replace(each, text=f"({value})".encode()) for each in self.edits)
-        return replace(self, edits=edits)
+    def written(self, value: str, rng: random.Random) -> "Iterator[Canary]":
+        """Of a probe, the copies with this value for what it asked, and with others."""
+        true = self._with(value)
+        yield true
+        constants = [
+            node
+            for node in ast.walk(ast.parse(value, mode="eval"))
+            if isinstance(node, ast.Constant) and node.lineno == node.end_lineno == 1
+        ]
+        for node in rng.sample(constants, min(len(constants), _VARIANTS)):
+            raw, end = value.encode(), node.end_col_offset or 0
+            new = repr(_other(node.value, rng, exact=self.exact)).encode()
+            other = (raw[: node.col_offset] + new + raw[end:]).decode()
+            yield replace(self._with(other), kind=Kind.LITERAL, true=true)
+
+    def _with(self, value: str) -> "Canary":
+        return replace(self, edits=tuple(replace(each, text=value.encode()) for each in self.edits))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,6 +85,11 @@ chance in four to have met the true one."""
 _PROBE = b"(_ for _ in ()).throw(AssertionError('<<' + repr((%b)) + '>>'))"
 VALUE = re.compile(r"AssertionError: <<(?P<value>.*)>>", re.DOTALL)
 """What a probe says with the reference: the value that is expected."""
+_DISJOINT = (
+    *("ValueError", "TypeError", "KeyError", "IndexError", "AttributeError", "RuntimeError"),
+    "ZeroDivisionError",
+)
+"""Errors that tests often expect, none of which is another."""
 OTHER_ERRORS = (
     *("BufferError", "EOFError", "FloatingPointError", "ZeroDivisionError", "TimeoutError"),
     *("ChildProcessError", "UnicodeError", "KeyError", "ImportError", "StopAsyncIteration"),
@@ -97,16 +120,17 @@ def canaries_of(file: SourceFile, module: Module, rng: random.Random) -> Iterato
     """Copies of every test function in a file; each may still turn out to pass."""
     for function in file.functions:
         found: dict[Kind, list[Canary]] = {kind: [] for kind in Kind}
-        for kind, edits in _falsehoods(file, function, module, rng):
+        for kind, edits, exact in _falsehoods(file, function, module, rng):
             if _parses(file, function, edits):
-                found[kind].append(Canary(function=function, kind=kind, edits=tuple(edits)))
+                one = Canary(function=function, kind=kind, edits=tuple(edits), exact=exact)
+                found[kind].append(one)
         for kind, some in found.items():
             yield from rng.sample(some, min(len(some), PER_KIND[kind]))
 
 
 def _falsehoods(
     file: SourceFile, function: TestFunction, module: Module, rng: random.Random
-) -> Iterator[tuple[Kind, list[Edit]]]:
+) -> Iterator[tuple[Kind, list[Edit], bool]]:
     node = function.node
     if any(map(_leaves_early, walk(node.body))):
         return
@@ -128,22 +152,31 @@ def _falsehoods(
     ]
     everywhere = [origin for origin, _ in origins] + unread
     for origin, exact in origins * _VARIANTS:
-        yield Kind.LITERAL, _changed(file, origin, everywhere, rng, exact=exact)
+        yield Kind.LITERAL, _changed(file, origin, everywhere, rng, exact=exact), exact
     for site in sites:
         for expected in site.expected:
             start, end = file.span(expected)
             for text in _trivial(expected):
-                yield Kind.TRIVIAL, [Edit(start=start, end=end, text=text)]
-            if any(isinstance(each, ast.Call | ast.Name) for each in ast.walk(expected)):
+                yield Kind.TRIVIAL, [Edit(start=start, end=end, text=text)], site.exact
+            if _computed(expected, scope):
                 probe = _PROBE % file.text(expected)
-                yield Kind.WRITTEN, [Edit(start=start, end=end, text=probe)]
+                yield Kind.WRITTEN, [Edit(start=start, end=end, text=probe)], site.exact
         if site.negation is not None:
-            yield Kind.NEGATED, [site.negation]
+            yield Kind.NEGATED, [site.negation], site.exact
         if site.error is not None:
             start, end = file.span(site.error)
             said = file.text(site.error).decode()
-            other = rng.choice([name for name in OTHER_ERRORS if name not in said])
-            yield Kind.EXCEPTION, [Edit(start=start, end=end, text=other.encode())]
+            likely = _DISJOINT if said in _DISJOINT else OTHER_ERRORS
+            other = rng.choice([name for name in likely if name not in said])
+            yield Kind.EXCEPTION, [Edit(start=start, end=end, text=other.encode())], True
+
+
+def _computed(expected: ast.expr, scope: Scope) -> bool:
+    """Whether it calls something, itself or by what its names stand for."""
+    nodes = list(ast.walk(expected))
+    for name in {each.id for each in nodes if isinstance(each, ast.Name)}:
+        nodes += [one for each in scope.sources.get(name, ()) if each for one in ast.walk(each)]
+    return any(isinstance(each, ast.Call) for each in nodes)
 
 
 def _leaves_early(node: ast.AST) -> bool:
@@ -184,16 +217,54 @@ def _called(call: ast.Call) -> str:
 def _sites(file: SourceFile, statement: ast.stmt, scope: Scope) -> Iterator[_Site]:
     match statement:
         case ast.Assert(test=test):
-            start, end = file.span(test)
-            turned = Edit(start=start, end=end, text=b"not (" + file.text(test) + b")")
             expected, exact = _expected(test, scope)
-            yield _Site(expected=expected, exact=exact, negation=turned)
+            yield _Site(expected=expected, exact=exact, negation=_turned(file, test))
         case ast.Expr(value=ast.Call() as call):
             yield from _call_sites(file, call, scope)
         case ast.With(items=items):
             for item in items:
                 if isinstance(item.context_expr, ast.Call):
                     yield from _call_sites(file, item.context_expr, scope)
+
+
+_OPERATORS: dict[type[ast.cmpop], bytes] = {
+    ast.Eq: b"!=",
+    ast.NotEq: b"==",
+    ast.Lt: b">=",
+    ast.GtE: b"<",
+    ast.Gt: b"<=",
+    ast.LtE: b">",
+    ast.In: b"not in",
+    ast.NotIn: b"in",
+    ast.Is: b"is not",
+    ast.IsNot: b"is",
+}
+
+
+def _turned(file: SourceFile, test: ast.expr) -> Edit:
+    """An assertion turned round in the words that an author would choose."""
+    match test:
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            start, end = file.span(left)[1], file.span(right)[0]
+            between = file.content[start:end]
+            # Parentheses and comments around the sides stay as they are.
+            operator = re.search(rb"not\s+in|is\s+not|[=!<>]=|[<>]|\bin\b|\bis\b", between)
+            if operator and b"#" not in between:
+                return Edit(
+                    start=start + operator.start(),
+                    end=start + operator.end(),
+                    text=_OPERATORS[type(op)],
+                )
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Call() | ast.Name() | ast.Attribute() as inner):
+            start, end = file.span(test)
+            return Edit(start=start, end=end, text=file.text(inner))
+        case ast.Call() | ast.Name() | ast.Attribute() | ast.Subscript():
+            start, end = file.span(test)
+            return Edit(start=start, end=end, text=b"not " + file.text(test))
+        case _:
+            pass
+    start, end = file.span(test)
+    return Edit(start=start, end=end, text=b"not (" + file.text(test) + b")")
 
 
 def _call_sites(file: SourceFile, call: ast.Call, scope: Scope) -> Iterator[_Site]:

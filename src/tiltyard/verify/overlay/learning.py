@@ -5,13 +5,16 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tiltyard.core.errors import UnsoundTask
 from tiltyard.core.task import Task
+from tiltyard.verify.overlay.alike import alike
 from tiltyard.verify.overlay.canaries import VALUE, Canary, Kind, canaries_of
+from tiltyard.verify.overlay.draw import Suite
 from tiltyard.verify.overlay.fixed import Module
-from tiltyard.verify.overlay.plan import Plan, Tried, parts_of, plan_of
+from tiltyard.verify.overlay.owners import owners_of
+from tiltyard.verify.overlay.plan import Forms, Plan, Tried, parts_of, plan_of
 from tiltyard.verify.overlay.session import Report
 from tiltyard.verify.overlay.source import SourceFile, TestFunction, read, renameable
 
@@ -36,9 +39,7 @@ class Known:
     """Also of those that the reference skips."""
     functions: frozenset[str]
     """Names of the suite's own test functions."""
-    files: Mapping[str, SourceFile]
-    renamed: frozenset[str]
-    """Functions that may go by other names in a run."""
+    suite: Suite
     tried: tuple[Tried, ...]
     notes: tuple[str, ...]
     unsound: set[Tried] = field(default_factory=set)
@@ -47,9 +48,9 @@ class Known:
     @property
     def names(self) -> str:
         """Which names its tests have in a run, in a word."""
-        if not self.renamed:
+        if not self.suite.renamed:
             return "their own"
-        return "random" if self.functions <= self.renamed else "mostly random"
+        return "random" if self.functions <= self.suite.renamed else "mostly random"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,25 +67,96 @@ async def learn(task: Task, tests: Mapping[str, bytes], trial: Trial) -> Known:
     files = read(tests)
     plain = _plain(task, await trial(plan_of(files, (), frozenset(), rng), 0))
     modules = frozenset(path.removesuffix(".py").rsplit("/", 1)[-1] for path in tests)
+    owners = owners_of(files, plain.ids)
     canaries = await _candidates(files, modules, trial, rng)
+    owned = set(owners.values())
+    canaries = [each for each in canaries if each.function in owned]
     renamed = renameable(files, tests)
+    kept = frozenset(
+        each for file in files.values() for each in file.functions if each.name not in renamed
+    )
     for _ in range(TRIES_MAX):
         plan = plan_of(files, canaries, renamed, rng)
         report = await trial(plan, len(plain.ids))
         broken = _broken(plain, plan, report)
         if not broken:
-            return _known(task, files, plain, plan, report, renamed)
+            break
         # Where a copy disturbs the tests beside it there is none; then perhaps it is the names.
         fewer = [each for each in canaries if each.function.file not in broken]
         if not canaries or not fewer or len(fewer) == len(canaries):
             renamed -= {each.name for path in broken for each in _functions(files, path)}
         if fewer:
             canaries = fewer
-    raise UnsoundTask(
+    else:
+        raise _disturbed(task, broken)
+    groups = tuple(
+        tuple(one for one in each if one in owned)
+        for each in await asyncio.to_thread(alike, files, modules)
+    )
+    ids = tuple(each for each in plain.ids if report.passed(plan.in_run(each)))
+    suite = Suite(
+        files=files,
+        renamed=renamed,
+        owners={test_id: owners[test_id] for test_id in ids},
+        groups=tuple(filter(None, groups)),
+        kept=kept,
+    )
+    tried = _tried(plan, report)
+    for _ in range(TRIES_MAX):
+        broken = await _apart(suite, tried, trial, rng)
+        if not broken:
+            return _known(task, plain, suite, tried)
+        fewer_groups = _without(suite.groups, broken, kept)
+        if fewer_groups == suite.groups:
+            break
+        suite = replace(suite, groups=fewer_groups)
+        movable = {one for each in suite.groups for one in each}
+        tried = tuple(each for each in tried if each.canary.function in movable)
+    raise _disturbed(task, broken)
+
+
+def _disturbed(task: Task, broken: set[str]) -> UnsoundTask:
+    return UnsoundTask(
         f"task {task.id}: its reference fails when copies of its tests run beside them: "
         f"{', '.join(sorted(broken))}.",
         fix="make its tests independent of each other.",
     )
+
+
+_Groups = tuple[tuple[TestFunction, ...], ...]
+
+
+def _without(groups: _Groups, broken: set[str], kept: frozenset[TestFunction]) -> _Groups:
+    """The groups without the functions that disturb others: those that are called, or else all."""
+    own = {one for each in groups for one in each if one.file in broken}
+    gone = own & kept or own
+    return tuple(filter(None, (tuple(one for one in each if one not in gone) for each in groups)))
+
+
+async def _apart(
+    suite: Suite, tried: tuple[Tried, ...], trial: Trial, rng: random.Random
+) -> set[str]:
+    """Files of which a test fails where others have a false form or are not there.
+
+    By the digits of its place, every test of a file is there once where any other is not.
+    """
+    false = {each.canary.function: each for each in tried if each.canary.kind is not Kind.WRITTEN}
+    written = {each.canary.function: each for each in tried if each.canary.kind is Kind.WRITTEN}
+    places = {each: at for file in suite.files.values() for at, each in enumerate(file.functions)}
+    movable = [each for group in suite.groups for each in group]
+    plans = [suite.plan(Forms(written=written), rng, first=False)]
+    for digit in range(max(1, max(places.values(), default=0).bit_length())):
+        for value in (0, 1):
+            out = [each for each in movable if places[each] >> digit & 1 == value]
+            some = {each: false[each] for each in out if each in false and rng.random() < 0.5}
+            absent = frozenset(each for each in out if each not in some)
+            plans.append(suite.plan(Forms(false=some, written=written, absent=absent), rng))
+    broken: set[str] = set()
+    for plan in plans:
+        report = await trial(plan, len(suite.owners))
+        bad = {each for each in plan.ids if not report.passed(plan.in_run(each))}
+        broken |= {test_id.partition("::")[0] for test_id in bad}
+    return broken
 
 
 def _functions(files: Mapping[str, SourceFile], path: str) -> tuple[TestFunction, ...]:
@@ -102,8 +174,10 @@ async def _candidates(
     if probes:
         plan = plan_of(files, probes, frozenset(), rng)
         report = await trial(plan, len(probes))
-        said = (_written(name, probe, report) for name, probe in plan.by_name.items())
-        written = [each for each in said if each is not None]
+        said = [(probe, _written(name, report)) for name, probe in plan.by_name.items()]
+        written = [
+            copy for probe, value in said if value is not None for copy in probe.written(value, rng)
+        ]
     return [each for each in found if each.kind is not Kind.WRITTEN] + written
 
 
@@ -117,8 +191,8 @@ def _copies(
     ]
 
 
-def _written(name: str, probe: Canary, report: Report) -> Canary | None:
-    """The copy with the value written out that the probe said, if it always said the same."""
+def _written(name: str, report: Report) -> str | None:
+    """The value that a probe said, if it always said the same."""
     values: set[str] = set()
     for run_id, said in report.results.items():
         if parts_of(run_id)[1] == name:
@@ -131,7 +205,7 @@ def _written(name: str, probe: Canary, report: Report) -> Canary | None:
         ast.literal_eval(value)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return probe.written(value)
+    return value
 
 
 def _plain(task: Task, report: Report) -> _Plain:
@@ -182,17 +256,9 @@ def _unstable(test_id: str, plan: Plan, report: Report) -> bool:
     )
 
 
-def _known(
-    task: Task,
-    files: Mapping[str, SourceFile],
-    plain: _Plain,
-    plan: Plan,
-    report: Report,
-    renamed: frozenset[str],
-) -> Known:
-    ids = tuple(each for each in plain.ids if report.passed(plan.in_run(each)))
-    tried = _tried(plan, report)
-    if not tried:
+def _known(task: Task, plain: _Plain, suite: Suite, tried: tuple[Tried, ...]) -> Known:
+    ids = tuple(suite.owners)
+    if all(each.canary.kind is Kind.WRITTEN for each in tried):
         raise UnsoundTask(
             f"task {task.id}: none of its tests can be made into one that must fail, so nothing "
             "would show whether they were tampered with.",
@@ -203,13 +269,12 @@ def _known(
         notes.append(f"{len(plain.skipped)} tests do not count: the reference skips them")
     if len(ids) < len(plain.ids):
         notes.append(f"{len(plain.ids) - len(ids)} tests do not count: their ids change")
-    names = frozenset(each.name for file in files.values() for each in file.functions)
+    names = frozenset(each.name for file in suite.files.values() for each in file.functions)
     return Known(
         ids=ids,
         all_ids=frozenset((*plain.ids, *plain.skipped)),
         functions=names,
-        files=files,
-        renamed=renamed,
+        suite=suite,
         tried=tried,
         notes=tuple(notes),
     )
@@ -238,7 +303,8 @@ def _tried(plan: Plan, report: Report) -> tuple[Tried, ...]:
         if beside:
             runs = sum(len(suffixes) for (_, other), suffixes in rows.items() if other == name)
             found.append(Tried(canary=canary, beside=beside, tests=runs))
-    return tuple(found)
+    sound = {each.canary for each in found}
+    return tuple(each for each in found if each.canary.true in sound | {None})
 
 
 def _only(report: Report, run_id: str, statuses: set[str]) -> bool:

@@ -1,14 +1,16 @@
 """Overlay mode: a repository's tests in one process with a submission, and watched.
 
-What shares a process with its tests can make them say anything. So tests that must fail are mixed
-in: whoever has all tests pass has these pass too, and is found out. Which they are is drawn for
-every run and known only on this side. What remains is told in docs/decisions/0020.
+What shares a process with its tests can make them say anything. So a verification is several runs,
+each with some of the tests in a form that must fail: whoever has all tests pass has these pass too,
+and is found out. Which they are is drawn for every run and known only on this side. What remains is
+told in docs/decisions/0020.
 """
 
 import asyncio
 import random
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from types import TracebackType
@@ -28,9 +30,10 @@ from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
 from tiltyard.verify.expected import Remembered
 from tiltyard.verify.found import Found
-from tiltyard.verify.overlay.canaries import Canary, Kind
+from tiltyard.verify.overlay.canaries import Canary
+from tiltyard.verify.overlay.draw import draw
 from tiltyard.verify.overlay.learning import Known, Trial, learn
-from tiltyard.verify.overlay.plan import Plan, Tried, draw, parts_of, plan_of
+from tiltyard.verify.overlay.plan import Plan, Tried, parts_of
 from tiltyard.verify.overlay.session import Report, request_of, run_tests
 from tiltyard.verify.overlay.tree import places_of, reference_tree, tests_of, tree_of
 from tiltyard.verify.provenance import suite_digest
@@ -38,9 +41,6 @@ from tiltyard.verify.shipping import shared, shipped
 
 EXTRA_S = 2.0
 """Beside the tests themselves: laying the tree down and pytest's own start on a busy machine."""
-COPIES_SHARE_MAX = 1.0
-"""Of a task's time limit, what copies of its tests may take beside it: a small suite has more
-copies than tests, and a submission that hangs would hang for all of theirs."""
 DRAWS_MAX = 3
 _STATUS = {
     "wrong": CheckStatus.WRONG_ANSWER,
@@ -112,10 +112,9 @@ class OverlayMode:
         key = f"{await asyncio.to_thread(suite_digest, suite)} {task.time_limit_s!r}"
         known = await self._known.get(key, partial(learn, task, tests_of(suite), trial))
         for _ in range(DRAWS_MAX):
-            plan = await asyncio.to_thread(self._drawn, known)
-            report = await self._run(task, suite, tree.files, plan, len(known.ids))
-            passed = _tampered(plan, report)
-            unsound = passed and await self._unsound(known, plan, trial)
+            heard = await self._heard(task, suite, tree.files, known)
+            passed = _tampered(heard)
+            unsound = passed and await self._unsound(heard, trial)
             if not unsound:
                 break
             known.unsound.update(unsound)
@@ -124,27 +123,44 @@ class OverlayMode:
                 f"task {task.id}: tests that must fail pass with its reference again and again.",
                 fix="make its tests give the same result every time.",
             )
-        if report.ended is not None and report.ended.status in _STARVED:
-            # Was it the submission, or the tests and the machine? The reference must get through.
-            again = await trial(plan, len(known.ids))
-            if again.ended is not None:
-                raise UnsoundTask(f"task {task.id}: its reference: {again.ended.evidence}")
-        return _found(known, plan, report, passed, tree.tamper)
+        for plan, report in heard:
+            if report.ended is not None and report.ended.status in _STARVED:
+                # Was it the submission, or the tests and the machine? The reference gets through.
+                again = await trial(plan, len(known.ids))
+                if again.ended is not None:
+                    raise UnsoundTask(f"task {task.id}: its reference: {again.ended.evidence}")
+        return _found(known, heard, passed, tree.tamper)
 
-    def _drawn(self, known: Known) -> Plan:
+    async def _heard(
+        self, task: Task, suite: RepositorySuite, tree: Mapping[str, bytes], known: Known
+    ) -> "_Heard":
+        """The runs of one verification, one after the other; none after one that died or lied."""
+        plans = await asyncio.to_thread(self._drawn, known)
+        heard: list[tuple[Plan, Report]] = []
+        for plan in plans:
+            report = await self._run(task, suite, tree, plan, len(known.ids))
+            heard.append((plan, report))
+            if report.ended is not None or report.forged:
+                # What it has not shown in the others it has not passed.
+                rest = replace(report, results={}, collected=(), errors="", cpu_s=0.0)
+                heard += [(other, rest) for other in plans[len(heard) :]]
+                break
+        return tuple(heard)
+
+    def _drawn(self, known: Known) -> tuple[Plan, ...]:
         sound = [each for each in known.tried if each not in known.unsound]
-        if not sound:
+        plans = draw(known.suite, sound, self._rng)
+        if not any(plan.forms.false for plan in plans):
             raise UnsoundTask(
                 "no copy of its tests fails with its reference every time.",
                 fix="make its tests give the same result every time.",
             )
-        chosen = draw(sound, len(known.ids), self._rng)
-        return plan_of(known.files, chosen, known.renamed, self._rng)
+        return plans
 
-    async def _unsound(self, known: Known, plan: Plan, trial: Trial) -> set[Tried]:
-        """Of a plan's canaries, those that do with the reference what they must not."""
-        report = await trial(plan, len(known.ids))
-        return set(_tampered(plan, report))
+    async def _unsound(self, heard: "_Heard", trial: Trial) -> set[Tried]:
+        """Of the plans' canaries, those that do with the reference what they must not."""
+        again = [(plan, await trial(plan, len(plan.ids))) for plan, _ in heard]
+        return set(_tampered(tuple(again)))
 
     async def _run(
         self,
@@ -157,14 +173,19 @@ class OverlayMode:
         patient: bool = False,
     ) -> Report:
         chosen = test_files(suite)
+        if plan.chosen is not None:
+            chosen = tuple(path for path in chosen if path in plan.chosen)
         files = {**tree, **plan.files}
-        # Copies take as long as tests do, and their time is not the submission's.
-        copies = len(plan.canaries) / max(tests, 1)
-        copies = copies if patient else min(copies, COPIES_SHARE_MAX)
+        # Copies beside tests are only for the reference; a verification's run has a test once.
+        copies = len(plan.canaries) / max(tests, 1) if patient else 0.0
         wall_s = task.time_limit_s * (1 + copies) + EXTRA_S
         async with self._cells.run(wall_s=wall_s) as run:
             request = request_of(files, chosen, places_of(suite))
             return await run_tests(run, request, tests=tests, deadline_s=wall_s)
+
+
+_Heard = tuple[tuple[Plan, Report], ...]
+"""The runs of a verification that there were, with what was heard of each."""
 
 
 def test_files(suite: RepositorySuite) -> tuple[str, ...]:
@@ -177,41 +198,38 @@ def test_files(suite: RepositorySuite) -> tuple[str, ...]:
     )
 
 
-def _tampered(plan: Plan, report: Report) -> tuple[Tried, ...]:
-    """Canaries that contradict the tests beside them, all of which passed.
+def _tampered(heard: _Heard) -> tuple[Tried, ...]:
+    """False forms that passed where all the true ones did in other runs.
 
     A wrong solution may well pass a false test, and fails the true one then; that is no tampering.
     """
-    tried = {each.canary: each for each in plan.canaries if isinstance(each, Tried)}
     found: list[Tried] = []
-    for name, canary in plan.by_name.items():
-        beside = tried[canary].beside if canary in tried else {}
-        for (place, suffix), ids in beside.items():
-            run_id = f"{place}{name}{suffix}"
-            said = [status for status, _ in report.results.get(run_id, [])]
-            wrongly = (
-                said and not report.passed(run_id)
-                if canary.kind is Kind.WRITTEN
-                else "passed" in said
-            )
-            if wrongly and all(report.passed(plan.in_run(test_id)) for test_id in ids):
+    for plan, report in heard:
+        tried = {each.canary: each for each in plan.forms.false.values()}
+        for name, canary in plan.by_name.items():
+            if any(
+                "passed" in [said for said, _ in report.results.get(f"{place}{name}{suffix}", [])]
+                and all(_check(test_id, heard).status is CheckStatus.PASSED for test_id in ids)
+                for (place, suffix), ids in tried[canary].beside.items()
+            ):
                 found.append(tried[canary])
-                break
     return tuple(found)
 
 
 def _found(
-    known: Known, plan: Plan, report: Report, passed: tuple[Tried, ...], tamper: tuple[str, ...]
+    known: Known, heard: _Heard, passed: tuple[Tried, ...], tamper: tuple[str, ...]
 ) -> Found:
+    false = sum(len(plan.forms.false) for plan, _ in heard)
     signs = list(tamper)
     signs += [_contradiction(one.canary) for one in passed[:3]]
     if len(passed) > 3:
-        signs.append(f"{len(passed)} of {len(plan.canaries)} canaries were contradicted")
-    if report.forged:
-        signs.append(f"forged results: it {report.forged}")
-    if unknown := _never_existed(known, plan, report):
-        signs.append(f"{unknown} results of tests that do not exist")
-    checks = tuple(_check(test_id, plan, report) for test_id in known.ids)
+        signs.append(f"{len(passed)} of {false} canaries were contradicted")
+    for plan, report in heard:
+        if report.forged:
+            signs.append(f"forged results: it {report.forged}")
+        if unknown := _never_existed(known, plan, report):
+            signs.append(f"{unknown} results of tests that do not exist")
+    checks = tuple(_check(test_id, heard) for test_id in known.ids)
     canaries = Component(
         name="canaries",
         raw=float(len(passed)),
@@ -219,9 +237,9 @@ def _found(
         normalised=0.0 if passed else 1.0,
         evidence=(
             Evidence(
-                message=f"{len(plan.canaries)} tests that must fail were mixed with "
-                f"{len(checks)}, under {known.names} names",
-                value=float(len(plan.canaries)),
+                message=f"{false} tests that must fail were mixed with "
+                f"{len(checks)} in {len(heard)} runs, under {known.names} names",
+                value=float(false),
             ),
             *(Evidence(message=note) for note in known.notes),
         ),
@@ -231,15 +249,12 @@ def _found(
         tamper=tuple(signs),
         components=(canaries,),
         assurance=Assurance.WATCHED,
-        cpu_s=report.cpu_s,
+        cpu_s=sum(report.cpu_s for _, report in heard),
     )
 
 
 def _contradiction(canary: Canary) -> str:
-    place = canary.function.place
-    if canary.kind is Kind.WRITTEN:
-        return f"what a test computes came out false: {place}"
-    return f"a test that must fail passed: {place}, {canary.kind}"
+    return f"a test that must fail passed: {canary.function.place}, {canary.kind}"
 
 
 def _never_existed(known: Known, plan: Plan, report: Report) -> int:
@@ -253,8 +268,20 @@ def _never_existed(known: Known, plan: Plan, report: Report) -> int:
     )
 
 
-def _check(test_id: str, plan: Plan, report: Report) -> Check:
-    """Passed for nothing but passes, and at least one."""
+def _check(test_id: str, heard: _Heard) -> Check:
+    """Passed where it passed in every run that had it in a true form, and in at least one."""
+    checks: list[Check] = []
+    for plan, report in heard:
+        if test_id in plan.ids:
+            checks.append(_check_in(test_id, plan, report))
+        elif test_id in plan.against and (report.ended is not None or report.forged):
+            checks.append(_unheard(test_id, report))
+    unpassed = [each for each in checks if each.status is not CheckStatus.PASSED]
+    return (unpassed or checks or [_unheard(test_id, heard[-1][1])])[0]
+
+
+def _check_in(test_id: str, plan: Plan, report: Report) -> Check:
+    """Of one run: passed for nothing but passes, and at least one."""
     said = report.results.get(plan.in_run(test_id), [])
     bad = [each for each in said if each[0] != "passed"]
     if bad:
@@ -266,6 +293,10 @@ def _check(test_id: str, plan: Plan, report: Report) -> Check:
         )
     if said and not report.forged:
         return Check(id=test_id, status=CheckStatus.PASSED)
+    return _unheard(test_id, report)
+
+
+def _unheard(test_id: str, report: Report) -> Check:
     if report.ended is not None:
         return Check(id=test_id, status=report.ended.status, evidence=report.ended.evidence)
     why = report.forged or report.errors or "it never reported"

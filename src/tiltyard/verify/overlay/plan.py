@@ -1,4 +1,4 @@
-"""One run's tests: which canaries are mixed in, under which names, and how ids lead back. Pure.
+"""One run's tests: in which form it has each, under which names, and how ids lead back. Pure.
 
 Names are of one form for all, drawn anew for every run, and keep the order that the tests had by
 name. Which of them must fail is known only here.
@@ -8,19 +8,12 @@ import bisect
 import math
 import random
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tiltyard.verify.overlay.canaries import Canary, Kind
 from tiltyard.verify.overlay.source import Edit, SourceFile, TestFunction, edited
 
-SHARE = 0.15
-"""Canaries of all tests, where there are many."""
-CANARIES_MIN = 16
-"""Fewer only where no more can be made: of three, a cheat that guesses gets through too often."""
-_WEIGHT = {Kind.LITERAL: 2, Kind.TRIVIAL: 2, Kind.NEGATED: 1, Kind.EXCEPTION: 1, Kind.WRITTEN: 2}
-"""How often a kind is drawn: one that says by its looks that it is false is worth less."""
 _PLACES = 1000
 """Between two tests in the order of names."""
 _LOCATION = re.compile(r"(?P<file>[^/:]+\.py):(?P<line>[0-9]+): ")
@@ -40,12 +33,33 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forms:
+    """In which form a run has each test function: as it is, unless said here."""
+
+    false: Mapping[TestFunction, Tried] = field(default_factory=dict)
+    written: Mapping[TestFunction, Tried] = field(default_factory=dict)
+    """With what a test computes written out, in true forms and in false ones."""
+    absent: frozenset[TestFunction] = frozenset()
+
+    def true(self, function: TestFunction) -> bool:
+        """Whether it has the function, in a form that a right solution passes."""
+        return function not in self.false and function not in self.absent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
     """What a run is given, and what its ids mean."""
 
     files: Mapping[str, bytes]
     """Test files that are other than the task's, by their path in the tree."""
     canaries: tuple[Tried | Canary, ...]
+    forms: Forms
+    ids: frozenset[str] = frozenset()
+    """Of the task's tests that must pass here; empty where a suite is only being learned."""
+    against: frozenset[str] = frozenset()
+    """Of the task's tests that have a false form here."""
+    chosen: tuple[str, ...] | None = None
+    """The test files that run; None is all of them."""
     names: Mapping[str, str]
     """Names in the run of test functions that go by another one there."""
     by_name: Mapping[str, Canary]
@@ -92,76 +106,87 @@ def parts_of(test_id: str) -> tuple[str, str, str]:
     return place + colons, name, bracket + rest
 
 
-def draw(tried: list[Tried], tests: int, rng: random.Random) -> list[Tried]:
-    """Canaries for one run of so many tests: every test and every kind before one comes twice."""
-    wanted = max(CANARIES_MIN, math.ceil(tests * SHARE))
-    left = rng.sample(tried, len(tried))
-    chosen: list[Tried] = []
-    pairs = Counter[tuple[TestFunction, Kind]]()
-    functions = Counter[TestFunction]()
-    kinds = Counter[Kind]()
-    room = wanted * 2
-
-    def rank(each: Tried) -> tuple[float, ...]:
-        one = each.canary
-        return (
-            pairs[one.function, one.kind],
-            functions[one.function],
-            kinds[one.kind] / _WEIGHT[one.kind],
-        )
-
-    while left and len(chosen) < wanted:
-        best = min(left, key=rank)
-        left.remove(best)
-        # One copy of a test with a thousand parameters would be more than all others.
-        if chosen and best.tests > room:
-            continue
-        room -= best.tests
-        chosen.append(best)
-        pairs[best.canary.function, best.canary.kind] += 1
-        functions[best.canary.function] += 1
-        kinds[best.canary.kind] += 1
-    return chosen
-
-
 def plan_of(
     files: Mapping[str, SourceFile],
-    canaries: Iterable[Tried | Canary],
+    canaries: Iterable[Canary],
     renamed: frozenset[str],
     rng: random.Random,
+    *,
+    forms: Forms | None = None,
 ) -> Plan:
-    """Splices canaries beside their originals and gives every test in `renamed` a new name."""
+    """Writes each test in its form, gives those in `renamed` a new name, and splices canaries
+    beside their originals: that is for learning, where no solution but the reference reads it."""
+    forms = forms or Forms()
     canaries = tuple(canaries)
     order = sorted({each.name for file in files.values() for each in file.functions})
     places = {name: (index + 1) * _PLACES for index, name in enumerate(order)}
     names = {name: _name(places[name] + rng.randrange(_PLACES), rng) for name in renamed}
     by_name: dict[str, Canary] = {}
     copies: dict[TestFunction, list[tuple[str, Canary]]] = {}
-    for each in canaries:
-        canary = each.canary if isinstance(each, Tried) else each
+    for canary in (*canaries, *(each.canary for each in forms.false.values())):
         name = _name(places[canary.function.name] + rng.randrange(_PLACES), rng)
         by_name[name] = canary
         copies.setdefault(canary.function, []).append((name, canary))
     texts: dict[str, bytes] = {}
     lines: dict[str, tuple[tuple[int, int], ...]] = {}
-    by_file: dict[str, list[tuple[TestFunction, list[tuple[str, Canary]]]]] = {}
     for path, file in files.items():
         if file.functions:
-            by_file[path] = [(each, copies.get(each, [])) for each in file.functions]
-    for path, functions_of_file in by_file.items():
-        texts[path], lines[path] = _spliced(files[path], functions_of_file, names, rng)
-    return Plan(files=texts, canaries=canaries, names=names, by_name=by_name, lines=lines)
+            pieces = {each: _pieces(each, file, forms, names, copies) for each in file.functions}
+            texts[path], lines[path] = _spliced(file, pieces)
+    tried = (*forms.false.values(), *forms.written.values())
+    return Plan(
+        files=texts,
+        canaries=(*canaries, *tried),
+        names=names,
+        by_name=by_name,
+        lines=lines,
+        forms=forms,
+    )
 
 
 def _name(place: int, rng: random.Random) -> str:
     return f"test_{place:09d}_{rng.getrandbits(32):08x}"
 
 
-def _spliced(
+def _pieces(
+    function: TestFunction,
     file: SourceFile,
-    functions: list[tuple[TestFunction, list[tuple[str, Canary]]]],
+    forms: Forms,
     names: Mapping[str, str],
-    rng: random.Random,
+    copies: Mapping[TestFunction, list[tuple[str, Canary]]],
+) -> list[bytes]:
+    """What stands in a function's place."""
+    if function in forms.absent:
+        start = function.start
+        # A class must have something in it.
+        column = function.node.col_offset
+        indent = file.content[start : start + column]
+        return [indent + b"pass\n"] if column else []
+    tried = forms.written.get(function)
+    written = tried.canary.edits if tried else ()
+    pieces = []
+    for name, each in copies.get(function, []):
+        edits = together(each, written)
+        pieces.append(_renamed(file, function, name, each.edits if edits is None else edits))
+    if function not in forms.false:
+        new = names.get(function.name, function.name)
+        pieces.append(_renamed(file, function, new, written))
+    return pieces
+
+
+def together(false: Canary, written: tuple[Edit, ...]) -> tuple[Edit, ...] | None:
+    """The edits of both; None where what is written out would undo what is false."""
+    own = {(each.start, each.end) for each in false.edits}
+    others = [each for each in written if (each.start, each.end) not in own]
+    if others and false.kind is Kind.LITERAL and false.true is None:
+        return None  # what is computed may come from the constant
+    if any(each.start < end and start < each.end for each in others for start, end in own):
+        return None
+    return (*false.edits, *others)
+
+
+def _spliced(
+    file: SourceFile, pieces: Mapping[TestFunction, list[bytes]]
 ) -> tuple[bytes, tuple[tuple[int, int], ...]]:
     parts: list[bytes] = []
     begins: list[tuple[int, int]] = []
@@ -174,13 +199,9 @@ def _spliced(
         parts.append(piece)
         line += piece.count(b"\n")
 
-    for function, copies in functions:
+    for function in file.functions:
         add(file.content[at : function.start], file.line_at(at))
-        new = names.get(function.name, function.name)
-        pieces = [_renamed(file, function, new, ())]
-        pieces += [_renamed(file, function, name, canary.edits) for name, canary in copies]
-        # Where the original is among them says nothing.
-        for piece in rng.sample(pieces, len(pieces)):
+        for piece in pieces[function]:
             add(piece, file.line_at(function.start))
         at = function.end
     add(file.content[at:], file.line_at(at))
