@@ -221,6 +221,27 @@ async def test_a_checker_that_breaks_is_a_fault_of_ours(verifier: Verifier, chec
         assert "checker" in verdict.detail
 
 
+COUNTS = """
+import sys
+output = open(sys.argv[3], errors="replace").read()
+number = int(output) if output.strip().isascii() and output.strip().isdigit() else 0
+counted = [bytearray(1 << 20) for _ in range(number)]
+sys.exit(len(counted) != 12)
+"""
+
+
+@pytest.mark.slow
+async def test_no_output_gets_out_of_its_zero_by_being_too_much_for_the_checker(
+    verifier: Verifier,
+) -> None:
+    cases = (ProgramCase(id="one", stdin=b"1\n5 7\n", expected=b"12\n"),)
+    given = program(replace(CHECKED, checker=COUNTS, cases=cases), reference="print(12)")
+    assert value_of(await judged(verifier, "print(12)", given)) == 1.0
+    verdict = await judged(verifier, "print(10 ** 6)", given)
+    assert (verdict.outcome, value_of(verdict)) == (Outcome.GRADED, 0.0), verdict.detail
+    assert "did not get through" in verdict.checks[0].evidence
+
+
 @pytest.mark.parametrize(
     ("suite", "words"),
     [

@@ -148,6 +148,42 @@ async def test_a_solution_does_not_get_out_of_its_zero(
     assert verdict.score == 0.0
 
 
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [
+        (b"echo 'echo 1 > /logs/verifier/reward.txt' >> /tests/test.sh\n", "tests/test.sh"),
+        (b"echo exit > /tests/test.sh\n", "tests/test.sh"),
+        (b"echo 'r=1' > /tests/helper.sh\n", "tests/helper.sh"),
+        (b"rm -r /logs\n", "there is nothing"),
+        (b"mkdir /logs/verifier/reward.txt\n", "directory"),
+        (b"ln -s /dev/null /logs/verifier/reward.txt\n", "link"),
+        (b"echo nan > /logs/verifier/reward.json\n", "reward.json"),
+    ],
+)
+async def test_a_solution_that_breaks_the_script_or_its_reward_is_caught(
+    verifier: Verifier, source: bytes, word: str
+) -> None:
+    tests = {"test.sh": SAYS_ONE, "helper.sh": b"true\n"}
+    verdict = await verifier.verify(task(SAYS_ONE, tests=tests), answer({"run.sh": source}))
+    assert (verdict.outcome, verdict.score) == (Outcome.GRADED, 0.0), verdict.detail
+    (sign,) = verdict.tamper
+    assert word in sign
+
+
+async def test_what_a_script_does_to_its_own_files_is_no_sign(verifier: Verifier) -> None:
+    script = SAYS_ONE + b"echo >> /tests/test.sh\n"
+    verdict = await verifier.verify(task(script), answer(RIGHT))
+    assert (verdict.outcome, verdict.score, verdict.tamper) == (Outcome.GRADED, 1.0, ())
+
+
+async def test_a_script_without_a_number_for_a_wrong_answer_is_at_fault(verifier: Verifier) -> None:
+    for instead in (b"true", b"echo nan > /logs/verifier/reward.txt", b"exit 1"):
+        script = b'[ "$(sh run.sh)" = right ] || { %b; exit; }\n' % instead
+        script += b"echo 1 > /logs/verifier/reward.txt\n"
+        verdict = await verifier.verify(task(script), answer({"run.sh": b"echo wrong\n"}))
+        assert verdict.outcome is Outcome.GRADER_FAULT
+
+
 async def test_a_script_that_hangs_with_the_reference_too_is_at_fault(verifier: Verifier) -> None:
     verdict = await verifier.verify(task(b"sleep 1000\n", time_limit_s=0.5), answer(RIGHT))
     assert verdict.outcome is Outcome.GRADER_FAULT

@@ -7,19 +7,22 @@ was none. The assurance says so.
 
 Who is at fault when there is no reward? A script that ends by itself without one is the task's
 fault. One that was ended at a limit or by a signal may have been the solution's doing, which must
-not get out of its 0 in this way: it is, if the script does get through with the reference.
+not get out of its 0 in this way: it is, if the script does get through with the reference. So it is
+when the script's own files are other ones afterwards, or what stands where it writes its reward is
+not what it writes there, and neither is so with the reference.
 """
 
 import asyncio
 import posixpath
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
-from types import TracebackType
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from tiltyard.core.errors import GraderError, SandboxDied, SandboxFileError, UnsoundTask
 from tiltyard.core.execution import ExecResult, Reason, SandboxSpec
+from tiltyard.core.files import FileKind, kind_of
 from tiltyard.core.task import ScriptSuite, Submission, Task
 from tiltyard.core.verdict import Assurance, Check, CheckStatus, Component, Evidence, Gap
 from tiltyard.sandbox.pool import Provider
@@ -34,6 +37,10 @@ CHECK_ID = "tests/test.sh"
 SCRIPT = "/tests/test.sh"
 SOLVE = "/solution/solve.sh"
 SAID_MAX = 600
+TESTS_READ_MAX = 200
+"""Of the script's own files, those that are looked at again afterwards."""
+KINDS = {DIRECTORY: FileKind.DIRECTORY, JSON: FileKind.FILE, TEXT: FileKind.FILE}
+"""What belongs where a reward is written. A script may well write none: then it is a bad one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +49,10 @@ class Session:
 
     written: Written
     result: ExecResult
+    changed: tuple[str, ...] = ()
+    """The script's own files that are not as they were."""
+    places: Mapping[str, FileKind] = field(default_factory=lambda: MappingProxyType({}))
+    """What is where rewards are written."""
 
     @property
     def ended_by_itself(self) -> bool:
@@ -88,11 +99,12 @@ class ScriptMode:
             except SandboxFileError as error:
                 return Found(problem=f"its files cannot be laid out: {error}", tamper=taken.tamper)
             session = await _run(task, suite, sandbox)
-        return replace(await self._found(task, session), tamper=taken.tamper)
+        found = await self._found(task, session)
+        return replace(found, tamper=(*taken.tamper, *found.tamper))
 
     async def judge_reference(self, task: Task) -> Found:
         """What the script finds of the reference. Raises as `judge`."""
-        return await self._found(task, await self.reference(task))
+        return await self._found(task, await self.reference(task), solved=True)
 
     async def reference(self, task: Task) -> Session:
         """The script's session with the reference. Raises as `judge`."""
@@ -121,7 +133,16 @@ class ScriptMode:
                     )
             return await _run(task, suite, sandbox)
 
-    async def _found(self, task: Task, session: Session) -> Found:
+    async def _found(self, task: Task, session: Session, *, solved: bool = False) -> Found:
+        """`solved`: whether it is the reference's own session."""
+        if not solved and (sabotage := await self._sabotage(task, session)):
+            check = Check(id=CHECK_ID, status=CheckStatus.CRASH, evidence=sabotage)
+            return Found(
+                checks=(check,),
+                tamper=(sabotage,),
+                assurance=Assurance.SCRIPT,
+                cpu_s=session.result.cpu_s,
+            )
         reward = session.written.reward
         if reward is not None:
             passed = reward == 1.0
@@ -154,6 +175,27 @@ class ScriptMode:
             evidence=f"no reward, {_ended(session.result)}; {_said(session.result)}",
         )
         return Found(checks=(check,), assurance=Assurance.SCRIPT, cpu_s=session.result.cpu_s)
+
+    async def _sabotage(self, task: Task, session: Session) -> str:
+        """What the solution did to the script or its reward, in words; empty for nothing.
+
+        Only what the reference's session does not show as well, so what a script itself does is
+        never held against a solution.
+        """
+        odd = session.written.reward is None and session.ended_by_itself and _odd(session.places)
+        suite = task.hidden
+        has_reference = isinstance(suite, ScriptSuite) and bool(suite.reference or suite.solve)
+        if not has_reference or not (session.changed or odd):
+            return ""
+        control = await self.reference(task)
+        if control.written.reward is None:
+            return ""
+        if changed := sorted({*session.changed} - {*control.changed}):
+            return f"changed the script's own files: {', '.join(changed[:3])}"
+        if odd and not _odd(control.places):
+            stands = ", ".join(f"{path} ({kind})" for path, kind in session.places.items())
+            return f"changed where the reward is written: there is {stands or 'nothing'}"
+        return ""
 
     @asynccontextmanager
     async def _sandbox(self, task: Task, suite: ScriptSuite) -> AsyncIterator[Sandbox]:
@@ -204,13 +246,45 @@ async def _run(task: Task, suite: ScriptSuite, sandbox: Sandbox) -> Session:
     # What goes on running could write the reward that is about to be read.
     await sandbox.kill()
     written = read(await _content(sandbox, JSON), await _content(sandbox, TEXT))
-    return Session(written=written, result=result)
+    return Session(
+        written=written,
+        result=result,
+        changed=await _changed(sandbox, suite.tests),
+        places=await _places(sandbox),
+    )
 
 
-async def _content(sandbox: Sandbox, path: str) -> bytes | None:
-    """The file's content, or None where there is no such regular file."""
+async def _changed(sandbox: Sandbox, tests: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Which of the task's tests are not as they were laid out; the script before all."""
+    looked_at = ("test.sh", *(path for path in sorted(tests) if path != "test.sh"))
+    found: list[str] = []
+    for path in looked_at[:TESTS_READ_MAX]:
+        now = await _content(sandbox, f"/tests/{path}", bytes_max=len(tests[path]))
+        if now != tests[path]:
+            found.append(f"tests/{path}")
+    return tuple(found)
+
+
+async def _places(sandbox: Sandbox) -> Mapping[str, FileKind]:
+    found: dict[str, FileKind] = {}
+    for path in KINDS:
+        try:
+            found[path] = kind_of((await sandbox.files.stat(path, follow_links=False)).mode)
+        except SandboxFileError:
+            continue
+    return MappingProxyType(found)
+
+
+def _odd(places: Mapping[str, FileKind]) -> bool:
+    """Whether no script leaves it like this that also writes one proper reward."""
+    strange = any(kind is not KINDS[path] for path, kind in places.items())
+    return strange or DIRECTORY not in places or len(places) == len(KINDS)
+
+
+async def _content(sandbox: Sandbox, path: str, *, bytes_max: int = BYTES_MAX) -> bytes | None:
+    """The file's content, or None where there is no such regular file, or a larger one."""
     try:
-        return await sandbox.read(path, bytes_max=BYTES_MAX)
+        return await sandbox.read(path, bytes_max=bytes_max)
     except SandboxFileError:
         return None
 

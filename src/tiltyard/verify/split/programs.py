@@ -33,6 +33,8 @@ CAPTURED_BYTES_MAX = 100 * 1024
 WORKSPACE = "/workspace"
 OUTPUT = "/tmp/output"  # noqa: S108 - in the program's own sandbox
 TO_FILE = ("/bin/sh", "-c", 'exec "$@" >"$0"', OUTPUT)
+STARVED = frozenset({Reason.WALL_TIMEOUT, Reason.CPU_TIMEOUT, Reason.OOM})
+"""Ends that an output can bring a checker to by its mere size, such as a number to count up to."""
 CHECKER_FAULT = 70
 RUN_CHECKER = f"""
 import runpy, sys, traceback
@@ -168,6 +170,9 @@ class Programs:
             said = plain(result.stdout.text.strip()[:200])
             words = f"the checker refused it{f': {said}' if said else ''}"
             return words if result.exit_code else None
+        if result.reason in STARVED and got != case.expected:
+            # With the reference's output it did get through, so it is this one's doing.
+            return f"the checker did not get through with it ({result.reason})"
         ended = f"exited with {result.exit_code}" if result.reason is Reason.EXIT else result.reason
         raise GraderError(
             f"task {task.id}: its checker {ended} on the output of case {case.id}: "
