@@ -8,6 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from pydantic import SecretStr
+
+from tiltyard.agents import parse_judge
 from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import MIB, Limit, Limits, SandboxSpec
 from tiltyard.sandbox.capabilities import CapabilityReport
@@ -18,6 +21,7 @@ from tiltyard.sandbox.native.image import Image
 from tiltyard.sandbox.native.probe import probe
 from tiltyard.sandbox.native.provider import NativeProvider, usable_hierarchies
 from tiltyard.sandbox.pool import Pool, Provider
+from tiltyard.verify.judge.rubric import Judge
 from tiltyard.verify.verifier import Verifier
 
 __all__ = [
@@ -28,6 +32,7 @@ __all__ = [
     "Image",
     "NativeProvider",
     "Yard",
+    "open_judge",
     "open_provider",
     "open_subject",
     "open_verifier",
@@ -65,12 +70,13 @@ class Yard:
 
 @asynccontextmanager
 async def open_yard(
-    *, sandboxes: int = 64, warm: int = 4, verifications: int = 3
+    *, sandboxes: int = 64, warm: int = 4, verifications: int = 3, judge: Judge | None = None
 ) -> AsyncIterator[Yard]:
     """Opens everything, and closes it with the block, whatever happens in it.
 
     `sandboxes` bounds those in use at once, `warm` is how many are kept ready at least, and
-    `verifications` bounds how many submissions are judged at once. Raises `SandboxRefused` with the
+    `verifications` bounds how many submissions are judged at once. `judge` is asked where a task
+    has a rubric; None asks nobody. Raises `SandboxRefused` with the
     failing call and the fix.
     """
     async with (
@@ -82,13 +88,16 @@ async def open_yard(
             spec=VERIFIER_SPEC,
             cells_max=verifications,
             image=provider.image_digest,
+            judge=judge,
         ) as verifier,
     ):
         yield Yard(provider=provider, pool=pool, verifier=verifier)
 
 
 @asynccontextmanager
-async def open_verifier(*, verifications: int = 2) -> AsyncIterator[Verifier]:
+async def open_verifier(
+    *, verifications: int = 2, judge: Judge | None = None
+) -> AsyncIterator[Verifier]:
     """Only what judges submissions, without a pool. Raises `SandboxRefused` as `open_yard` does."""
     async with (
         NativeProvider() as provider,
@@ -98,9 +107,26 @@ async def open_verifier(*, verifications: int = 2) -> AsyncIterator[Verifier]:
             spec=VERIFIER_SPEC,
             cells_max=verifications,
             image=provider.image_digest,
+            judge=judge,
         ) as verifier,
     ):
         yield verifier
+
+
+@asynccontextmanager
+async def open_judge(name: str | None, *, api_key: SecretStr | None) -> AsyncIterator[Judge | None]:
+    """The model that is asked where a task has a rubric; None for nobody.
+
+    Raises `UsageError` for a name that is not `openai:URL#MODEL`.
+    """
+    if name is None:
+        yield None
+        return
+    model = parse_judge(name, api_key=api_key)
+    try:
+        yield Judge(model.say, name=model.name)
+    finally:
+        await model.aclose()
 
 
 async def probe_machine() -> CapabilityReport:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from tiltyard.agents import OpenAIPolicy, ScriptedPolicy, parse_policy
+from tiltyard.agents import OpenAIPolicy, ScriptedPolicy, parse_judge, parse_policy
 from tiltyard.agents.openai import endpoint
 from tiltyard.core.errors import UsageError
 
@@ -55,4 +55,20 @@ def test_other_names_are_explained(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         parse_policy(text)
     assert caught.value.fix
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "names no judge"),
+        ("scripted:x.json", "names no judge"),
+        ("openai:http://h:8000", "names no judge"),
+        ("openai:h:8000#m", "no usable URL"),
+        ("openai:http://me:secret@h#m", "would be recorded"),
+    ],
+)
+def test_a_judge_is_a_served_model(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        parse_judge(text)
     assert "secret" not in str(caught.value)

@@ -200,12 +200,16 @@ async def test_wrong_usage_is_told(
     bad.write_text("[tests]\nweight = -1\n")
     taken = tmp_path / "taken"
     taken.write_text("mine")
+    async with RunStore.create(tmp_path / "old") as store:
+        # As a version wrote it that did not keep the weights themselves.
+        await store.append(replace(ROLLOUTS[0], versions={"weights": "0123456789abcdef"}))
+    old = tmp_path / "old"
     for arguments, words in (
         ((run, "--weights", bad), "tests.weight"),
         ((run, "--weights", tmp_path / "none.toml"), "none.toml"),
         ((tmp_path / "nowhere", "--weights", weights), "nowhere"),
         ((run, "--weights", weights, "--out", taken), "exists already"),
-        ((run,), "--weights"),
+        ((old,), "--weights"),
     ):
         done = tiltyard("rescore", *arguments)
         assert done.returncode == 2, done.stderr
@@ -218,3 +222,19 @@ async def test_a_file_that_is_there_is_never_written_over(run: Path, weights: Pa
     with pytest.raises(UsageError, match="exists already"):
         await rescore(run, weights, run / "index.sqlite", as_json=True)
     assert contents(run) == before
+
+
+@pytest.mark.slow
+async def test_without_weights_those_of_the_record_hold_for_whole_groups(
+    tiltyard: Callable[..., Any], tmp_path: Path, weights: Path
+) -> None:
+    styled = read_weights(weights).default
+    async with RunStore.create(tmp_path / "run") as store:
+        for each in ROLLOUTS:
+            reward = reward_of(each.verdict, styled)
+            await store.append(replace(each, weights=styled, reward=reward))
+    done = tiltyard("rescore", tmp_path / "run", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [line["reward"] for line in told["rollouts"]] == pytest.approx(NEW)
+    assert {line["weights"] for line in told["rollouts"]} == {styled.digest}

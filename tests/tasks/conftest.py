@@ -46,7 +46,7 @@ async def verified(task: Task, submission: Submission) -> Verdict:
         ok = passes(source, case)
         status = CheckStatus.PASSED if ok else CheckStatus.WRONG_ANSWER
         checks.append(Check(id=case.id, status=status))
-    return Verdict(outcome=Outcome.GRADED, checks=tuple(checks))
+    return Verdict(outcome=Outcome.GRADED, checks=tuple(checks), baseline=task.baseline)
 
 
 @pytest.fixture(scope="session")

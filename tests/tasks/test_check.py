@@ -8,7 +8,8 @@ import pytest
 
 from tiltyard.core.errors import GraderError, SandboxDied, UsageError
 from tiltyard.core.task import CallCase, CallSuite, Split, Submission, Task
-from tiltyard.core.verdict import Check, CheckStatus, Outcome, Verdict
+from tiltyard.core.verdict import Check, CheckStatus, Component, Outcome, Verdict
+from tiltyard.core.weights import ComponentWeight, Weights
 from tiltyard.tasks.catalog import load_tasks
 from tiltyard.tasks.check import Soundness, TaskReport, check_task, check_tasks
 from tiltyard.tasks.repair import make_task
@@ -147,3 +148,34 @@ async def test_no_more_than_the_allowed_checks_run_at_once() -> None:
     assert most == 3
     with pytest.raises(UsageError, match="concurrency is 0"):
         await check_tasks(tasks, verify, concurrency=0)
+
+
+async def test_a_task_that_pays_for_a_part_pays_for_no_answer_that_took_no_work(
+    verify: Verify,
+) -> None:
+    cases = [CallCase(id=f"h{n}", target="sign", args=(n - 3,), expected=n > 3) for n in range(5)]
+    task = dataclasses.replace(
+        TASK,
+        starter="",
+        reference="def sign(n):\n    return n > 0\n",
+        hidden=CallSuite(cases=tuple(cases)),
+        weights=Weights(partial=True),
+    )
+    report = await check_task(task, verify)
+    assert report.soundness is Soundness.UNSOUND
+    assert report.problems[-1] == (
+        "the constant answer False earns a reward of 0.8. "
+        "Write baseline = 0.8 in [tiltyard.verify]."
+    )
+    report = await check_task(dataclasses.replace(task, baseline=0.8), verify)
+    assert report.soundness is Soundness.SOUND
+
+
+async def test_a_reference_that_is_not_paid_in_full_is_named() -> None:
+    weights = Weights(tests=0.0, components={"style": ComponentWeight(weight=1.0)})
+    poor = Component(name="style", raw=3, normalised=0.5)
+    verdict = dataclasses.replace(PASSED, components=(poor,))
+    report = await check_task(dataclasses.replace(TASK, weights=weights), always(verdict))
+    assert report.problems[0] == (
+        "the reference earns only 0.5: all 1 checks passed, style 0.5 of 1."
+    )

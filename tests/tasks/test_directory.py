@@ -17,6 +17,7 @@ from tiltyard.core.task import (
     RepositorySuite,
     ScriptSuite,
 )
+from tiltyard.core.weights import ComponentWeight, Unresolved, Weights
 from tiltyard.tasks.catalog import load_function_tasks, load_tasks
 from tiltyard.tasks.directory import read_directory
 
@@ -180,6 +181,24 @@ weight = 2
     )
 
 
+def test_what_its_reward_is_made_of(tmp_path: Path) -> None:
+    toml = """
+inplace = true
+baseline = 0.25
+[tiltyard.reward]
+quantum = 0.5
+tests.partial = true
+components.style = { weight = 2.0, unresolved = "zero" }
+"""
+    task = read_directory(lay(tmp_path, FUNCTION, {"task.toml": VERIFY + toml}))
+    assert isinstance(task.hidden, PytestSuite)
+    assert task.hidden.inplace
+    assert task.baseline == 0.25
+    style = ComponentWeight(weight=2.0, unresolved=Unresolved.ZERO)
+    assert task.weights == Weights(partial=True, quantum=0.5, components={"style": style})
+    assert read_directory(lay(tmp_path, FUNCTION)).weights is None
+
+
 def test_the_revision_follows_the_content(tmp_path: Path) -> None:
     one = read_directory(lay(tmp_path / "one", FUNCTION)).revision
     again = read_directory(lay(tmp_path / "two", FUNCTION)).revision
@@ -222,6 +241,14 @@ def verify(text: str) -> Mapping[str, str]:
         (FUNCTION, {"tests/image.png": b"\xff"}, "tests/image.png: byte 1 is not UTF-8"),
         (FUNCTION, checks("stati = true"), "tiltyard.checks.stati: is no field"),
         (FUNCTION, checks("growth = true"), "needs 'inputs'"),
+        (FUNCTION, {"task.toml": VERIFY + "baseline = 1.0"}, "verify.baseline: "),
+        (PROGRAM, {"task.toml": PROGRAMS + "inplace = true"}, "'inplace', which mode"),
+        (FUNCTION, {"task.toml": VERIFY + "[tiltyard.reward]\ntest = 1"}, "tiltyard.reward.test: "),
+        (
+            FUNCTION,
+            {"task.toml": VERIFY + "[tiltyard.reward]\ntests.weight = 0"},
+            "all weights are zero",
+        ),
         (FUNCTION, checks('inputs = { file = "i.py", target = "f" }'), "tests/i.py is missing"),
         (FUNCTION, checks('inputs = { file = "../i", target = "f" }'), "checks.inputs.file: must"),
         (FUNCTION, checks('state = [{ id = "a", kind = "file" }]'), "state.0: needs the field"),

@@ -179,6 +179,25 @@ async def test_a_checker_decides(verifier: Verifier) -> None:
     assert "not the same words" in verdict.checks[0].evidence
 
 
+TEXT_CHECKER = """
+import sys
+given, expected, output = (open(path).read() for path in sys.argv[1:])
+sys.exit(sorted(output.split()) != sorted(expected.split()))
+"""
+
+
+@pytest.mark.slow
+async def test_a_checker_may_read_nothing_but_text(verifier: Verifier) -> None:
+    """It would break on bytes that are no text, which a solution prints at will."""
+    given = program(replace(CHECKED, checker=TEXT_CHECKER))
+    assert value_of(await judged(verifier, RIGHT, given)) == 1.0
+    broken = "import sys\nsys.stdout.buffer.write(b'\\xff')\n"
+    for source in (broken, RIGHT + "\n" + broken):
+        verdict = await judged(verifier, source, given)
+        assert (verdict.outcome, value_of(verdict)) == (Outcome.GRADED, 0.0), verdict
+        assert "not UTF-8" in verdict.checks[0].evidence
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "checker",

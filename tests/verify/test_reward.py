@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tiltyard.core.verdict import Check, CheckStatus, Component, Gap, Outcome, Reward, Verdict
+from tiltyard.core.weights import DEFAULT, Bounds, ComponentWeight, Unresolved, Weights
 from tiltyard.verify.reward import reward_of, rewards_of_group
-from tiltyard.verify.weights import DEFAULT, Bounds, ComponentWeight, Unresolved, Weights
 
 FAULTS = (Outcome.INFRA_FAULT, Outcome.GRADER_FAULT, Outcome.CANCELLED)
 NAMES = ("style", "growth", "leaks")

@@ -9,7 +9,7 @@ import pytest
 
 from tiltyard.core.errors import UsageError
 from tiltyard.core.ids import TaskId
-from tiltyard.verify.weights import DEFAULT, Bounds, Unresolved, Weighting
+from tiltyard.core.weights import DEFAULT, Bounds, Unresolved, Weighting
 from tiltyard.verify.weights_file import read_weights, weights_of
 
 WHOLE = """

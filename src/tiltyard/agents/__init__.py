@@ -6,8 +6,8 @@ that answers badly is the model's record; a server that does not answer is a `Po
 """
 
 from tiltyard.agents.fenced import read_fenced
-from tiltyard.agents.naming import parse_policy
+from tiltyard.agents.naming import parse_judge, parse_policy
 from tiltyard.agents.openai import OpenAIPolicy
 from tiltyard.agents.script import ScriptedPolicy
 
-__all__ = ["OpenAIPolicy", "ScriptedPolicy", "parse_policy", "read_fenced"]
+__all__ = ["OpenAIPolicy", "ScriptedPolicy", "parse_judge", "parse_policy", "read_fenced"]

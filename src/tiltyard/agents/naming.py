@@ -32,6 +32,21 @@ def parse_policy(
     raise UsageError(what, fix=_FORMS)
 
 
+def parse_judge(text: str, *, api_key: SecretStr | None = None) -> OpenAIPolicy:
+    """The model that `text` names, for asking it about submissions: the likeliest answer only.
+
+    Raises `UsageError` when the text names no model behind a server.
+    """
+    kind, _, rest = text.partition(":")
+    url, _, model = rest.partition("#")
+    if kind != "openai" or not model:
+        raise UsageError(
+            f"{text!r} names no judge.", fix="Use openai:URL#MODEL: it must be a served model."
+        )
+    _require_url(url, text)
+    return OpenAIPolicy(url=url, model=model, api_key=api_key, temperature=0.0)
+
+
 def _require_url(url: str, text: str) -> None:
     try:
         parts = urlsplit(url)
@@ -42,8 +57,8 @@ def _require_url(url: str, text: str) -> None:
     if parts.username is not None or parts.password is not None or parts.query:
         # Either may be a key, and a policy's name is written into every record.
         raise UsageError(
-            "The policy's URL holds a user name, password or query, which would be recorded.",
+            "The URL holds a user name, password or query, which would be recorded.",
             fix="Put the key into OPENAI_API_KEY and leave it out of the URL.",
         )
     if not usable:
-        raise UsageError(f"The policy {text!r} has no usable URL.", fix=_FORMS)
+        raise UsageError(f"{text!r} has no usable URL.", fix=_FORMS)

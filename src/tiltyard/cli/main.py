@@ -47,6 +47,13 @@ Tasks = Annotated[
         "task directory."
     ),
 ]
+Judge = Annotated[
+    str | None,
+    typer.Option(
+        metavar="openai:URL#MODEL",
+        help="Who is asked where a task has a rubric; nobody by default.",
+    ),
+]
 app.add_typer(sandbox_app)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
@@ -121,6 +128,7 @@ def run_tasks(
         Path | None,
         typer.Option(metavar="FILE", help="What rewards are made of, in TOML: docs/rewards.md."),
     ] = None,
+    judge: Judge = None,
     out: Out = None,
     as_json: Json = False,
 ) -> int:
@@ -135,6 +143,7 @@ def run_tasks(
         concurrency=concurrency,
         seed=seed,
         weights=weights,
+        judge=judge,
         out=out,
         as_json=as_json,
     )
@@ -198,6 +207,11 @@ def verify(
         Path | None,
         typer.Option(metavar="FILE", help="What rewards are made of, in TOML: docs/rewards.md."),
     ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Seed of new inputs, if the task has any; drawn by default."),
+    ] = None,
+    judge: Judge = None,
     as_json: Json = False,
 ) -> int:
     """Judge a submission: every check with its evidence, and the reward.
@@ -205,9 +219,17 @@ def verify(
     Exits with 0 for full reward, 1 for less, 2 for wrong usage or a bad task, and 3 when there is
     no reward because of a fault of ours.
     """
-    from tiltyard.cli.verify import verify as work
+    from tiltyard.cli.verify import VerifyOptions, verify as work
 
-    return run_async(work(task, submission, weights=weights, as_json=as_json))
+    options = VerifyOptions(
+        task=task,
+        submission=submission,
+        weights=weights,
+        seed=seed,
+        judge=judge,
+        as_json=as_json,
+    )
+    return run_async(work(options, load_settings()))
 
 
 @app.command()
@@ -242,15 +264,19 @@ def rescore(
         Path, typer.Argument(parser=_directory, metavar="RUN", help="The run's directory.")
     ],
     weights: Annotated[
-        Path, typer.Option(metavar="FILE", help="The weights, in TOML: see docs/rewards.md.")
-    ],
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The weights, in TOML: see docs/rewards.md; by default those that were recorded.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write the rewards there, one JSON object a line."),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Compute the rewards of a recorded run anew by other weights, without running anything.
+    """Compute the rewards of a recorded run anew, group by group, without running anything.
 
     The records stay as they are. Exits with 0, or with 1 when a record could not be read.
     """

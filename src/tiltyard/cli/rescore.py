@@ -1,4 +1,7 @@
-"""`tiltyard rescore`: the rewards of a recorded run by other weights. Nothing is run or changed."""
+"""`tiltyard rescore`: the rewards of a recorded run, by other weights or of whole groups.
+
+Nothing is run or changed.
+"""
 
 import json
 import os
@@ -14,9 +17,9 @@ from tiltyard.cli.plain import json_tree, shown
 from tiltyard.core.errors import StoreError, UsageError
 from tiltyard.core.ids import GroupId, RolloutId, TaskId
 from tiltyard.core.verdict import Reward, Verdict
+from tiltyard.core.weights import UNWEIGHTED, Weighting, Weights
 from tiltyard.store import RunReader
 from tiltyard.verify.reward import rewards_of_group
-from tiltyard.verify.weights import Weighting
 from tiltyard.verify.weights_file import read_weights
 
 LISTED_MAX = 50
@@ -56,15 +59,22 @@ class _Read:
     task: TaskId
     old: float | None
     verdict: Verdict
+    weights: Weights | None
+    """What `old` was made with; None for the default weights."""
+    weights_lost: bool
+    """True of a record of schema 3 or earlier with other weights than the default."""
 
 
-async def rescore(run_dir: Path, weights_file: Path, out: Path | None, *, as_json: bool) -> int:
+async def rescore(
+    run_dir: Path, weights_file: Path | None, out: Path | None, *, as_json: bool
+) -> int:
     """Prints old and new rewards, writes them to `out` if asked, and returns the exit code.
 
-    Raises `UsageError` for weights that do not fit, for what is no run, and for an `out` that
-    exists already.
+    `weights_file` None takes for each rollout the weights that its record holds, now that
+    whole groups are known. Raises `UsageError` for weights that do not fit, for what is no run, and
+    for an `out` that exists already.
     """
-    weighting = read_weights(weights_file)
+    weighting = UNWEIGHTED if weights_file is None else read_weights(weights_file)
     _refuse_if_there(out)
     damaged: list[StoreError] = []
     with RunReader(run_dir) as reader:
@@ -75,9 +85,16 @@ async def rescore(run_dir: Path, weights_file: Path, out: Path | None, *, as_jso
                 task=each.task_id,
                 old=each.reward.value,
                 verdict=each.verdict,
+                weights=each.weights,
+                weights_lost=each.weights is None and "weights" in each.versions,
             )
             for each in reader.iter_trajectories(on_damage=damaged.append)
         ]
+    if weights_file is None and (lost := [each.rollout for each in read if each.weights_lost]):
+        raise UsageError(
+            f"the record of {lost[0]} names its weights and does not hold them.",
+            fix="Give --weights the file that the run was made with.",
+        )
     rescored = _rescored(read, weighting)
     if out is not None:
         _write(out, rescored)
@@ -101,12 +118,15 @@ def _refuse_if_there(out: Path | None) -> None:
 
 def _rescored(read: Sequence[_Read], weighting: Weighting) -> tuple[Rescored, ...]:
     """In the order of the records; each group is weighed as one."""
-    groups: dict[tuple[GroupId, TaskId], list[int]] = {}
+    groups: dict[tuple[GroupId, TaskId, str], list[int]] = {}
+    weights_by: dict[str, Weights] = {}
     for place, each in enumerate(read):
-        groups.setdefault((each.group, each.task), []).append(place)
+        weights = weighting.of(each.task, each.weights)
+        weights_by[weights.digest] = weights
+        groups.setdefault((each.group, each.task, weights.digest), []).append(place)
     found: dict[int, Rescored] = {}
-    for (group, task), places in groups.items():
-        weights = weighting.of(task)
+    for (group, task, digest), places in groups.items():
+        weights = weights_by[digest]
         rewards = rewards_of_group([read[place].verdict for place in places], weights)
         for place, reward in zip(places, rewards, strict=True):
             found[place] = Rescored(
@@ -115,7 +135,7 @@ def _rescored(read: Sequence[_Read], weighting: Weighting) -> tuple[Rescored, ..
                 task=task,
                 old=read[place].old,
                 reward=reward,
-                weights=weights.digest,
+                weights=digest,
             )
     return tuple(found[place] for place in range(len(read)))
 

@@ -21,14 +21,14 @@ from tiltyard.core.errors import StoreError
 from tiltyard.core.execution import Enforcement, Limit, open_limits
 from tiltyard.core.trajectory import Trajectory
 from tiltyard.core.verdict import Outcome
+from tiltyard.core.weights import UNWEIGHTED
 from tiltyard.rollout.episode import Setting
 from tiltyard.rollout.runs import SharedVerdicts, attempts, outcome_counts, run_attempts
 from tiltyard.store import RunStore
 from tiltyard.tasks.catalog import load_function_tasks
 from tiltyard.verify.reward import reward_of
-from tiltyard.verify.weights import UNWEIGHTED
 from tiltyard.verify.weights_file import read_weights
-from tiltyard.wiring import open_yard
+from tiltyard.wiring import open_judge, open_yard
 
 RESULTS_FILE = "results.jsonl"
 FAULT_KINDS_SHOWN = 3
@@ -49,7 +49,9 @@ class RunOptions:
     out: Path | None
     """None: a new directory under the settings' `runs_dir`."""
     weights: Path | None
-    """A TOML file; None: all of the tests or nothing."""
+    """A TOML file; None: each task's own weights, and by default all of the tests or nothing."""
+    judge: str | None
+    """Who is asked about a rubric; None asks nobody."""
     as_json: bool
 
 
@@ -62,7 +64,10 @@ async def run(options: RunOptions, settings: Settings) -> int:
     planned = attempts(tasks, samples=options.samples, seed=options.seed)
     trajectories: list[Trajectory] = []
     try:
-        async with RunStore.create(directory) as store:
+        async with (
+            open_judge(options.judge, api_key=settings.openai_api_key) as judge,
+            RunStore.create(directory) as store,
+        ):
             with progress("rollouts", len(tasks) * options.samples, console=errors) as advance:
 
                 async def record(trajectory: Trajectory) -> None:
@@ -72,7 +77,7 @@ async def run(options: RunOptions, settings: Settings) -> int:
                     await store.append(trajectory)
 
                 async with open_yard(
-                    sandboxes=options.concurrency, warm=min(4, options.concurrency)
+                    sandboxes=options.concurrency, warm=min(4, options.concurrency), judge=judge
                 ) as yard:
                     tell_unenforced(yard.provider.enforced)
                     setting = Setting(

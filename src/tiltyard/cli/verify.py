@@ -7,6 +7,7 @@ a fault of ours. A grader fault that lies in the task, such as a failing referen
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
@@ -18,45 +19,64 @@ from tiltyard import __version__
 from tiltyard.cli.boundary import EXIT_CANNOT, EXIT_LOOK, EXIT_OK, EXIT_USAGE, errors
 from tiltyard.cli.plain import json_tree, shown
 from tiltyard.cli.progress import progress
+from tiltyard.config import Settings
 from tiltyard.core.task import Submission, Task
 from tiltyard.core.verdict import CheckStatus, Component, Outcome, Reward, Verdict
+from tiltyard.core.weights import UNWEIGHTED
 from tiltyard.store.codec import SCHEMA
 from tiltyard.tasks.directory import read_directory
 from tiltyard.tasks.submissions import read_submission
+from tiltyard.verify.judge.rubric import Judge
 from tiltyard.verify.reward import reward_of
-from tiltyard.verify.weights import UNWEIGHTED
 from tiltyard.verify.weights_file import read_weights
-from tiltyard.wiring import open_verifier
+from tiltyard.wiring import open_judge, open_verifier
 
 FULL = 1.0
 CHECKS_SHOWN_MAX = 200
 EVIDENCE_SHOWN_MAX = 20
 
 
-async def verify(
-    task_path: Path, submission_path: Path, *, weights: Path | None, as_json: bool
-) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """What the user asked for."""
+
+    task: Path
+    submission: Path
+    weights: Path | None
+    """A TOML file; None: the task's own weights, if it has any."""
+    seed: int | None
+    """Of new inputs; None draws one."""
+    judge: str | None
+    """Who is asked about a rubric; None asks nobody."""
+    as_json: bool
+
+
+async def verify(options: VerifyOptions, settings: Settings) -> int:
     """Judges what lies at a path, prints what was found and returns the exit code.
 
-    `weights` None pays for a right answer only. Raises TaskError for a bad task directory, and
-    UsageError where there is no submission and for weights that cannot be read.
+    Raises TaskError for a bad task directory, and UsageError where there is no submission, for
+    weights that cannot be read and for a judge that is none.
     """
+    weights = options.weights
     weighting = UNWEIGHTED if weights is None else await asyncio.to_thread(read_weights, weights)
-    task = await asyncio.to_thread(read_directory, task_path)
-    submission = await asyncio.to_thread(read_submission, submission_path, task)
-    verdict = await _verdict(task, submission)
-    reward = reward_of(verdict, weighting.of(task.id))
-    if as_json:
+    task = await asyncio.to_thread(read_directory, options.task)
+    submission = await asyncio.to_thread(read_submission, options.submission, task)
+    async with open_judge(options.judge, api_key=settings.openai_api_key) as judge:
+        verdict = await _verdict(task, submission, judge, seed=options.seed)
+    reward = reward_of(verdict, weighting.of(task.id, task.weights))
+    if options.as_json:
         print(json.dumps(document(verdict, reward), indent=2))  # noqa: T201 - the command's output
     else:
         _print(task, verdict, reward, Console(highlight=False, markup=False))
     return exit_code(verdict, reward)
 
 
-async def _verdict(task: Task, submission: Submission) -> Verdict:
+async def _verdict(
+    task: Task, submission: Submission, judge: Judge | None, *, seed: int | None
+) -> Verdict:
     with progress("submissions", 1, console=errors) as advance:
-        async with open_verifier() as verifier:
-            verdict = await verifier.verify(task, submission)
+        async with open_verifier(judge=judge) as verifier:
+            verdict = await verifier.verify(task, submission, seed=seed)
             advance(verdict.outcome)
             return verdict
 

@@ -13,6 +13,7 @@ from tiltyard.core.checks import Checks
 from tiltyard.core.execution import Limits
 from tiltyard.core.ids import TaskId
 from tiltyard.core.values import Value
+from tiltyard.core.weights import Weights
 
 
 class Split(StrEnum):
@@ -134,8 +135,9 @@ class ProgramSuite:
     checker: str | None = None
     """Python source of a checker. It is run in a sandbox of its own, with the paths of input,
     expected and given output as arguments; exit code 0 accepts, 1 refuses, and any other end, an
-    exception that nobody caught too, is a fault of the grader. The output may be anything: refuse
-    what cannot be read."""
+    exception that nobody caught too, is a fault of the grader. The output may be any text:
+    refuse what cannot be read. One that breaks on what is no UTF-8, as after `open(path).read()`,
+    is not shown any such output, which is then wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +201,11 @@ class Task:
     provenance: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     checks: Checks = field(default_factory=Checks)
     """What is measured beside the hidden suite."""
+    weights: Weights | None = None
+    """What its rewards are made of, unless a run says otherwise; None: all of the tests or none."""
+    baseline: float = 0.0
+    """From 0 to below 1: the score of the best answer that took no work, as `tiltyard check` finds
+    it. Partial credit starts there."""
     reference_checked: bool = field(default=False, compare=False)
     """True where whoever made the task ran its reference on the hidden cases, as a generator does
     to get the expected values: the verifier then need not. A task file cannot say so."""

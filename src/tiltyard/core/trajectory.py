@@ -7,6 +7,7 @@ from types import MappingProxyType
 from tiltyard.core.execution import ExecResult
 from tiltyard.core.ids import GroupId, RolloutId, TaskId
 from tiltyard.core.verdict import Reward, Verdict
+from tiltyard.core.weights import Weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,5 +98,8 @@ class Trajectory:
     shared_verdict_of: RolloutId | None = None
     """The rollout of the same group with the identical answer whose verification this one shares;
     None when it was verified itself."""
+    weights: Weights | None = None
+    """What `reward` was made with; None for the default weights, and in records of schema 3 or
+    earlier, which name only the digest."""
     prompt: Prompt | None = None
     """What the policy was asked first, before any turn; None in records of schema 1."""

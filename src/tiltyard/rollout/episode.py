@@ -22,11 +22,11 @@ from tiltyard.core.ids import GroupId, RolloutId
 from tiltyard.core.task import Submission, Task
 from tiltyard.core.trajectory import Answer, Observation, PolicyReply, Prompt, Step, Trajectory
 from tiltyard.core.verdict import Component, Outcome, Verdict
+from tiltyard.core.weights import DEFAULT, UNWEIGHTED, Weighting, Weights
 from tiltyard.rollout.examples import EXAMPLES_FILE, examples_program, examples_text
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.verify.reward import reward_of
-from tiltyard.verify.weights import DEFAULT, UNWEIGHTED, Weighting, Weights
 
 EXAMPLES_TIMEOUT_S = 10.0
 FEEDBACK_CHARACTERS_MAX = 2_000
@@ -91,6 +91,10 @@ class Setting:
     """What the recorded rewards are made with, each for its rollout alone: gaps that concern a
     whole group are known when it is complete (`verify.reward.rewards_of_group`)."""
 
+    def weights_of(self, task: Task) -> Weights:
+        """What a rollout of this task is rewarded with."""
+        return self.weighting.of(task.id, task.weights)
+
 
 class Progress:
     """What is known of a rollout so far, so that it can be recorded however it ends."""
@@ -127,6 +131,7 @@ class Progress:
             seed=attempt.seed,
             versions=versions,
             shared_verdict_of=self.shared,
+            weights=None if weights == DEFAULT else weights,
             prompt=_prompt(attempt, task.starter, []),
         )
 
@@ -156,7 +161,7 @@ async def run_episode(attempt: Attempt, setting: Setting, progress: Progress) ->
         _log.exception("rollout_failed", rollout_id=attempt.id)
         detail = f"internal error: {type(error).__name__}: {error}"
         verdict = Verdict(outcome=Outcome.INFRA_FAULT, detail=detail)
-    return progress.trajectory(attempt, verdict, setting.weighting.of(attempt.task.id))
+    return progress.trajectory(attempt, verdict, setting.weights_of(attempt.task))
 
 
 def _being_cancelled() -> bool:

@@ -20,11 +20,12 @@ from typing import Any, NewType, TypeAlias, Union, get_args, get_origin, get_typ
 
 from tiltyard.core.trajectory import Trajectory
 
-SCHEMA = 3
+SCHEMA = 4
 """Raised whenever a record is written in a form that an older reader would refuse or misread."""
-READABLE = frozenset({1, 2, 3})
+READABLE = frozenset({1, 2, 3, 4})
 """Those of schema 1 lack the prompt, and those of 1 and 2 a verdict's components, assurance,
-baseline and provenance and a reward's parts: each has a default that says so."""
+baseline and provenance and a reward's parts, and those before 4 the weights themselves: each has a
+default that says so."""
 
 Json: TypeAlias = Any
 Encode: TypeAlias = Callable[[Any], Json]

@@ -5,6 +5,7 @@ pays for none. Both are found by running the verifier on submissions whose worth
 beforehand. The verifier is a parameter, so this room knows no sandbox.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,7 @@ from tiltyard.core.errors import GraderError, SandboxError, TaskError
 from tiltyard.core.ids import TaskId
 from tiltyard.core.task import Submission, Task
 from tiltyard.core.verdict import CheckStatus, Outcome, Verdict
+from tiltyard.core.weights import DEFAULT
 from tiltyard.tasks.cheap_answers import cheap_answers
 from tiltyard.tasks.concurrently import for_each
 from tiltyard.verify.reward import reward_of
@@ -81,13 +83,13 @@ async def check_task(
             baseline_of=baseline_of,
         )
 
-    found = await _finding("the reference", reference(), right=True)
+    found = await _finding("the reference", reference(), task, right=True)
     if found.ends is not None:
         return report(found.ends, found.problem)
     if found.problem:
         problems.append(found.problem)
     for answer in cheap_answers(task):
-        found = await _finding(answer.name, verify(task, answer.submission), right=False)
+        found = await _finding(answer.name, verify(task, answer.submission), task, right=False)
         if found.ends is not None:
             return report(Soundness.UNSOUND if problems else found.ends, found.problem)
         if found.problem:
@@ -129,7 +131,7 @@ class _Finding:
     """What is thereby known of the task, where the answer could not be judged at all."""
 
 
-async def _finding(name: str, judging: Awaitable[Verdict], *, right: bool) -> _Finding:
+async def _finding(name: str, judging: Awaitable[Verdict], task: Task, *, right: bool) -> _Finding:
     try:
         verdict = await judging
     except (GraderError, TaskError) as error:
@@ -151,20 +153,41 @@ async def _finding(name: str, judging: Awaitable[Verdict], *, right: bool) -> _F
             problem = f"{name} was refused: {verdict.detail}"
         case Outcome.AGENT_FAULT:
             pass
-        case Outcome.GRADED if right and not verdict.all_passed:
-            problem = f"{name} fails {_failed(verdict)}."
-        case Outcome.GRADED if right and verdict.tamper:
-            problem = f"{name} looks like tampering: {', '.join(verdict.tamper)}"
-        case Outcome.GRADED if not right and verdict.all_passed:
-            problem = f"{name} passes every check."
-        case Outcome.GRADED if not right and (earned := reward_of(verdict).value):
-            # A script may pay for a part.
-            problem = f"{name} earns a reward of {earned:g}."
+        case Outcome.GRADED if right:
+            problem = _short_of_full(name, verdict, task)
         case Outcome.GRADED:
-            pass
+            problem = _paid(name, verdict, task)
         case _:
             assert_never(verdict.outcome)
     return _Finding(problem=problem, score=verdict.score)
+
+
+def _short_of_full(name: str, verdict: Verdict, task: Task) -> str:
+    """What keeps a right answer from its whole reward; empty when nothing does."""
+    if not verdict.all_passed:
+        return f"{name} fails {_failed(verdict)}."
+    if verdict.tamper:
+        return f"{name} looks like tampering: {', '.join(verdict.tamper)}"
+    reward = reward_of(verdict, task.weights or DEFAULT)
+    if reward.value is None:
+        return f"{name} earns no reward: {reward.why}."
+    return f"{name} earns only {reward.value:g}: {reward.why}." if reward.value < 1 else ""
+
+
+def _paid(name: str, verdict: Verdict, task: Task) -> str:
+    """What an answer gets that took no work; empty for nothing."""
+    if verdict.all_passed:
+        return f"{name} passes every check."
+    weights = task.weights or DEFAULT
+    earned = reward_of(verdict, weights).value
+    if not earned:
+        return ""
+    # A script may pay for a part, and so may the task's own weights.
+    problem = f"{name} earns a reward of {earned:g}."
+    if weights.partial and verdict.score > task.baseline:
+        above = math.ceil(verdict.score * 10_000) / 10_000
+        problem += f" Write baseline = {above:g} in [tiltyard.verify]."
+    return problem
 
 
 def _failed(verdict: Verdict) -> str:

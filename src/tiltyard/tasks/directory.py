@@ -132,6 +132,8 @@ class _Reader:
             time_limit_s=self._time_limit_s(manifest, verify),
             provenance=_provenance(manifest),
             checks=table.checks.checks(self._inputs(table.checks, folders)),
+            weights=table.reward.weights() if table.reward else None,
+            baseline=verify.baseline,
         )
 
     def _manifest(self, raw: str) -> Manifest:

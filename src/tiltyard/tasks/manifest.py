@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from tiltyard.core.checks import Checks, Growth, Inputs, Leaks, Rubric, StateCheck, StateKind
 from tiltyard.tasks.records import PlainId, PythonName
+from tiltyard.verify.weights_file import WeightsTable
 
 TIME_LIMIT_S_MAX = 3600.0
 GLOBS_MAX = 1_000
@@ -22,14 +23,15 @@ STATE_CHECKS_MAX = 1_000
 CRITERIA_MAX = 100
 
 _VERIFY_FIELDS = {
-    ("split", "pytest"): {"module"},
+    ("split", "pytest"): {"module", "inplace"},
     ("split", "program"): {
         *("module", "source", "build", "run", "compare", "checker", "float_tolerance"),
     },
     ("overlay", ""): {"sources", "protected", "base"},
     ("script", ""): {"artifacts", "workdir", "base"},
 }
-"""What each mode reads beside `mode`, `kind` and `time_limit_s`."""
+"""What each mode reads beside those of `_ANY_FIELDS`."""
+_ANY_FIELDS = {"mode", "kind", "time_limit_s", "baseline"}
 _STATE_FIELDS = {
     StateKind.FILE: {"path", "equals", "matches", "mode"},
     StateKind.ABSENT: {"path"},
@@ -120,7 +122,9 @@ class VerifyTable(_Table):
     mode: Literal["split", "overlay", "script"]
     kind: Literal["pytest", "program"] = "pytest"
     time_limit_s: float | None = Field(default=None, gt=0.0, le=TIME_LIMIT_S_MAX)
+    baseline: float = Field(default=0.0, ge=0.0, lt=1.0)
     module: PythonName = "solution"
+    inplace: bool = False
     source: _Path | None = None
     build: _Words = Field(default_factory=list)
     run: _Words = Field(default_factory=list)
@@ -139,7 +143,7 @@ class VerifyTable(_Table):
             raise ValueError(f"has the field 'kind', which mode {self.mode!r} does not use")
         used = _VERIFY_FIELDS[self.mode, self.kind if self.mode == "split" else ""]
         told = f"mode {self.mode!r}" + (f" of {self.kind} kind" if self.mode == "split" else "")
-        for name in sorted(self.model_fields_set - used - {"mode", "kind", "time_limit_s"}):
+        for name in sorted(self.model_fields_set - used - _ANY_FIELDS):
             raise ValueError(f"has the field {name!r}, which {told} does not use")
         if self.mode == "overlay" and not self.sources:
             raise ValueError("needs 'sources', the globs of what is taken of a submission")
@@ -266,6 +270,7 @@ class TiltyardTable(_Table):
     revision: PlainId | None = None
     verify: VerifyTable | None = None
     checks: ChecksTable = ChecksTable()
+    reward: WeightsTable | None = None
 
 
 class HarborTask(_HarborTable):

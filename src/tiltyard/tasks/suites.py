@@ -95,7 +95,7 @@ def _pytests(verify: VerifyTable, folders: Folders) -> PytestSuite:
         )
     if len(files) > FILES_MAX:
         raise TaskError(f"{where} holds more than {FILES_MAX} files.")
-    return PytestSuite(files=MappingProxyType(files))
+    return PytestSuite(files=MappingProxyType(files), inplace=verify.inplace)
 
 
 def _holds_tests(path: str) -> bool:

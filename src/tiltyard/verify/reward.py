@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import assert_never
 
 from tiltyard.core.verdict import CheckStatus, Component, Gap, Outcome, Reward, Verdict
-from tiltyard.verify.weights import DEFAULT, ComponentWeight, Unresolved, Weights
+from tiltyard.core.weights import DEFAULT, ComponentWeight, Unresolved, Weights
 
 TESTS = "tests"
 SCRIPT = "script"
@@ -90,9 +90,8 @@ def _weighed(
         return Reward(value=value, why=", ".join(("nothing that counts was measured", *missing)))
     earned = {TESTS: weights.tests * share} if weights.tests > 0 else {}
     words = [tests.words]
-    words += [f"{TESTS} {earned[TESTS] / total:.3g} of {weights.tests / total:.3g}"] * bool(
-        counted and earned
-    )
+    if counted and earned:
+        words.append(f"{TESTS} {earned[TESTS] / total:.3g} of {weights.tests / total:.3g}")
     for name, each in counted.items():
         if weights.gate and not tests.full:
             earned[name] = 0.0

@@ -84,6 +84,7 @@ class Verifier:
             *(self._state, self._static, self._dynamic),
         )
         self._measures: tuple[Measure, ...] = (self._static, self._dynamic)
+        self._judge_name = "" if judge is None else judge.name
         if judge is not None:
             self._measures += (judge,)
         self._opened = AsyncExitStack()
@@ -124,7 +125,7 @@ class Verifier:
                 for measure in self._measures:
                     more = await measure.measure(task, submission, found)
                     found = replace(found, components=(*found.components, *more))
-                return _verdict(bounded(found), told, attempt, started)
+                return _verdict(task, bounded(found), told, attempt, started)
             except GraderError as error:
                 return _fault(Outcome.GRADER_FAULT, told, error, started)
             except SandboxError as error:
@@ -153,7 +154,7 @@ class Verifier:
             if not isinstance(task.hidden, ScriptSuite):
                 return await self.verify(task, reference_of(task))
             found = await self._script.judge_reference(task)
-            return _verdict(bounded(found), told, 1, started)
+            return _verdict(task, bounded(found), told, 1, started)
         except GraderError as error:
             return _fault(Outcome.GRADER_FAULT, told, error, started)
         except SandboxError as error:
@@ -162,9 +163,10 @@ class Verifier:
     async def _provenance(self, task: Task) -> Mapping[str, str]:
         # In a thread: a suite may have megabytes, and its digest is remembered for few.
         told = await asyncio.to_thread(provenance_of, task, image=self._image)
-        if not task.checks.static:
-            return told
-        return MappingProxyType({**told, "static_tools": tool_versions()})
+        more = {"static_tools": tool_versions()} if task.checks.static else {}
+        if task.checks.rubric is not None and self._judge_name:
+            more["judge"] = self._judge_name
+        return MappingProxyType({**told, **more})
 
     async def _judge(self, task: Task, submission: Submission, *, seed: int) -> Found:
         if not 0 < task.time_limit_s <= TIME_LIMIT_S_MAX:
@@ -194,7 +196,9 @@ def _fault(
     )
 
 
-def _verdict(found: Found, provenance: Mapping[str, str], attempt: int, started: float) -> Verdict:
+def _verdict(
+    task: Task, found: Found, provenance: Mapping[str, str], attempt: int, started: float
+) -> Verdict:
     again = "verified again after a sandbox was lost" if attempt > 1 else ""
     return Verdict(
         outcome=Outcome.AGENT_FAULT if found.problem else Outcome.GRADED,
@@ -203,6 +207,7 @@ def _verdict(found: Found, provenance: Mapping[str, str], attempt: int, started:
         components=found.components,
         detail=found.problem or again,
         assurance=found.assurance,
+        baseline=task.baseline,
         provenance=MappingProxyType({**found.provenance, **provenance}),
         verifier=VERSIONS[provenance["mode"]],
         wall_s=time.monotonic() - started,

@@ -13,7 +13,7 @@ from typing import Annotated, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tiltyard.core.errors import UsageError
-from tiltyard.verify.weights import Bounds, ComponentWeight, Unresolved, Weighting, Weights
+from tiltyard.core.weights import Bounds, ComponentWeight, Unresolved, Weighting, Weights
 
 FILE_BYTES_MAX = 1024 * 1024
 ENTRIES_MAX = 1_000
@@ -69,7 +69,9 @@ class _Component(_Table):
         )
 
 
-class _Weights(_Table):
+class WeightsTable(_Table):
+    """`Weights`, as a task or a run writes them."""
+
     gate: bool = True
     quantum: _Quantum = 0.0
     tests: _Tests = Field(default_factory=_Tests)
@@ -84,6 +86,7 @@ class _Weights(_Table):
         return self
 
     def weights(self) -> Weights:
+        """What the table says."""
         return Weights(
             tests=self.tests.weight,
             partial=self.tests.partial,
@@ -95,11 +98,11 @@ class _Weights(_Table):
         )
 
 
-_Read = TypeVar("_Read", bound=_Weights)
+_Read = TypeVar("_Read", bound=WeightsTable)
 
 
-class _File(_Weights):
-    tasks: dict[_Name, _Weights] = Field(default_factory=dict, max_length=ENTRIES_MAX)
+class _File(WeightsTable):
+    tasks: dict[_Name, WeightsTable] = Field(default_factory=dict, max_length=ENTRIES_MAX)
 
 
 def read_weights(path: Path) -> Weighting:
@@ -130,7 +133,7 @@ def weights_of(table: Mapping[str, object], *, where: str) -> Weights:
 
     Raises `UsageError`, naming the field, when it does not fit the format.
     """
-    return _checked(_Weights, table, where).weights()
+    return _checked(WeightsTable, table, where).weights()
 
 
 def _checked(kind: type[_Read], table: Mapping[str, object], where: str) -> _Read:

@@ -32,8 +32,10 @@ Ask: TypeAlias = Callable[[str], Awaitable[str]]
 class Judge:
     """Measures one component, `judge`: the mean over the criteria."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, *, name: str = "") -> None:
+        """`name` says for the record which model is asked."""
         self._ask = ask
+        self.name = name
 
     async def measure(
         self, task: Task, submission: Submission, found: Found

@@ -41,6 +41,8 @@ class Checked:
 
     ids: tuple[str, ...]
     fixed: Fixed = field(default_factory=Fixed)
+    text_only: bool = False
+    """Of a program's checker: it can read nothing but text."""
 
 
 def _key(task: Task) -> str:
@@ -203,17 +205,18 @@ class SplitMode:
     async def _by_programs(
         self, task: Task, source: bytes, suite: ProgramSuite
     ) -> tuple[tuple[Check, ...], float]:
-        if not task.reference_checked:
+        text_only = False
+        # A checker is always tried: no generator of tasks does that.
+        if not task.reference_checked or suite.checker is not None:
             check = partial(self._checked_programs, task, suite)
-            await self._expected.get(_key(task), check)
-        return await self._programs.judge(task, source, suite)
+            text_only = (await self._expected.get(_key(task), check)).text_only
+        return await self._programs.judge(task, source, suite, text_only=text_only)
 
     async def _checked_programs(self, task: Task, suite: ProgramSuite) -> Checked:
         """Builds and runs the reference, and tries the checker. Raises `GraderError`."""
         checks, _ = await self._programs.judge(task, task.reference.encode(), suite)
-        checked = Checked(ids=_passed_ids(task, checks))
-        await self._programs.try_checker(task, suite)
-        return checked
+        ids = _passed_ids(task, checks)
+        return Checked(ids=ids, text_only=await self._programs.try_checker(task, suite))
 
     async def _checked_calls(
         self, task: Task, suite: CallSuite, requests: tuple[bytes, ...]

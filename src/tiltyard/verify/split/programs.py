@@ -71,18 +71,21 @@ class Programs:
             sandbox.destroy()
 
     async def judge(
-        self, task: Task, source: bytes, suite: ProgramSuite
+        self, task: Task, source: bytes, suite: ProgramSuite, *, text_only: bool = False
     ) -> tuple[tuple[Check, ...], float]:
-        """One check for each case, and the CPU time of building and running. Raises `GraderError`,
-        or `SandboxError` when the fault is ours."""
+        """One check for each case, and the CPU time of building and running.
+
+        With `text_only` the checker is asked about UTF-8 only, and all else is a wrong answer.
+        Raises `GraderError`, or `SandboxError` when the fault is ours.
+        """
         problem = _problem(suite)
         if problem:
             raise UnsoundTask(f"task {task.id}: {problem}")
         async with self._places:
-            return await self._judge(task, source, suite)
+            return await self._judge(task, source, suite, text_only=text_only)
 
     async def _judge(
-        self, task: Task, source: bytes, suite: ProgramSuite
+        self, task: Task, source: bytes, suite: ProgramSuite, *, text_only: bool
     ) -> tuple[tuple[Check, ...], float]:
         checks: list[Check] = []
         cpu_s = 0.0
@@ -106,7 +109,9 @@ class Programs:
                     async with self._sandbox(snapshot.spec) as own:
                         result, got = await _ask(task, suite, case, own)
                     cpu_s += result.cpu_s
-                    checks.append(await self._judged(task, suite, case, result, got))
+                    checks.append(
+                        await self._judged(task, suite, case, result, got, text_only=text_only)
+                    )
                     timeouts += checks[-1].status is CheckStatus.TIMEOUT
         return tuple(checks), cpu_s
 
@@ -117,6 +122,8 @@ class Programs:
         case: ProgramCase,
         result: ExecResult,
         got: bytes | None,
+        *,
+        text_only: bool,
     ) -> Check:
         said = plain(result.stderr.text.strip()[-300:])
         last = f"; last output: {said}" if said else ""
@@ -129,7 +136,10 @@ class Programs:
         exited = f"exited with {result.exit_code}"
         if got is None:
             return _check(case, CheckStatus.OUTPUT_LIMIT, f"it printed too much; {exited}")
-        if suite.compare is CompareOutput.CHECKER:
+        wrong: str | None
+        if suite.compare is CompareOutput.CHECKER and text_only and not _is_text(got):
+            wrong = "its output is not UTF-8, and the checker reads text"
+        elif suite.compare is CompareOutput.CHECKER:
             wrong = await self._refused(task, suite, case, got)
         else:
             wrong = await asyncio.to_thread(
@@ -165,16 +175,27 @@ class Programs:
             f"{plain(result.stderr.text.strip()[-300:])}"
         )
 
-    async def try_checker(self, task: Task, suite: ProgramSuite) -> None:
-        """Shows the checker outputs that a solution may come up with, which it must stand. Raises
-        `GraderError`: better for all submissions than for the one that prints such a thing."""
+    async def try_checker(self, task: Task, suite: ProgramSuite) -> bool:
+        """Shows the checker outputs that a solution may come up with; whether it reads only text.
+
+        It may break on what is not UTF-8, as a program that opens a file as text does, and is then
+        never shown such a thing. All else it must stand. Raises `GraderError`: better for all
+        submissions than for the one that prints such a thing.
+        """
         if suite.compare is not CompareOutput.CHECKER:
-            return
+            return False
+        text_only = False
         case = suite.cases[0]
         half = case.expected[: len(case.expected) // 2]
         async with self._places:
             for got in (b"", b"\n", b"\xff\x00", b"no number\n", half, case.expected * 2):
-                await self._refused(task, suite, case, got)
+                try:
+                    await self._refused(task, suite, case, got)
+                except GraderError:
+                    if _is_text(got):
+                        raise
+                    text_only = True
+        return text_only
 
     @asynccontextmanager
     async def _sandbox(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
@@ -213,6 +234,15 @@ async def _run(
     if result.reason in LOSSES or result.reason not in {*STATUS_OF, Reason.START_FAILED}:
         raise SandboxDied(f"a program's sandbox was lost: {result.reason} {result.detail}")
     return result
+
+
+def _is_text(output: bytes) -> bool:
+    """Whether a program that opens it as text can read it."""
+    try:
+        output.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _problem(suite: ProgramSuite) -> str:

@@ -1,6 +1,7 @@
 """How much each part of a verdict counts in the reward: values, without any file. Pure.
 
-`verify/weights_file.py` reads them from TOML, `verify/reward.py` applies them.
+They are here because a task may bring its own. `verify/weights_file.py` reads them from TOML,
+`verify/reward.py` applies them.
 """
 
 import fnmatch
@@ -75,17 +76,18 @@ DEFAULT = Weights()
 class Weighting:
     """The weights of a whole run: one set for all tasks, and others for tasks of some names."""
 
-    default: Weights = DEFAULT
+    default: Weights | None = None
+    """None: each task's own weights, and `DEFAULT` for one that has none."""
     by_task: tuple[tuple[str, Weights], ...] = ()
     """Globs of task ids, each with the weights that then hold instead; the first that fits."""
 
-    def of(self, task_id: TaskId) -> Weights:
-        """The weights of a task."""
+    def of(self, task_id: TaskId, own: Weights | None = None) -> Weights:
+        """The weights of a task. `own` are those that it brings; None for a task without any."""
         for pattern, weights in self.by_task:
             if fnmatch.fnmatchcase(task_id, pattern):
                 return weights
-        return self.default
+        return self.default or own or DEFAULT
 
 
 UNWEIGHTED = Weighting()
-"""The default weights for every task."""
+"""What each task brings itself, else the default weights."""
