@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-user check bench soak measures fuzz asan clean lint system peers fuzzers
+.PHONY: help demo test test-user check bench soak verify-long measures fuzz asan clean lint system peers fuzzers
 
 # What a user may set: make demo DEMO_ARGS="--seed 7", make test PYTEST_ARGS="-x", make soak SOAK_S=60,
 # make fuzz FUZZ_S=3600
@@ -23,7 +23,7 @@ INSTALLED := .venv/.installed-$(firstword $(shell (pwd; find src -name '*.py' | 
 BUILD_INPUTS := pyproject.toml scripts/setup-venv $(shell find native -type f)
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 demo: $(INSTALLED)  ## watch a model get better at repairing code (about 12 minutes)
 	.venv/bin/tiltyard demo $(DEMO_ARGS)
@@ -43,6 +43,9 @@ bench: peers $(INSTALLED)  ## measure against other systems; writes bench/result
 
 soak: peers $(INSTALLED)  ## crash for SOAK_S seconds, then make and destroy SOAK_CYCLES sandboxes
 	$(PY) -m pytest -m soak --soak-s $(SOAK_S) --soak-cycles $(SOAK_CYCLES) --timeout 0 -rP $(PYTEST_ARGS)
+
+verify-long: $(INSTALLED)  ## every cheat on every suite, all of HumanEval and all samples of a model (about 5 minutes)
+	$(PY) -m pytest tests/verify -m long $(PYTEST_ARGS)
 
 measures: $(INSTALLED)  ## measure how well growth and leaks are told, over all their programs REPEATS times
 	$(PY) -m pytest tests/verify -m collection --verify-repeats $(REPEATS) --timeout 0 -rP $(PYTEST_ARGS)

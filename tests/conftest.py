@@ -2,10 +2,12 @@
 
 A skip says what is missing and is counted in the closing lines, so that a machine without
 sandboxes, or without a fuzzer for their programs, does not look green; `--require-sandbox` turns
-those skips into failures.
+those skips into failures. Tests marked `long` are left out unless `-m` names that marker: of each
+there is a sample that is not.
 """
 
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -51,6 +53,10 @@ def sandbox_refusal() -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not re.search(r"\blong\b", config.getoption("markexpr")):
+        put_off = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=put_off)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     wanting = [item for item in items if item.get_closest_marker("sandbox")]
     refusal = sandbox_refusal() if wanting else None
     if refusal is None:

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.asyncio(loop_sc
 
 SECONDS_MAX = 3.0
 SAMPLE = (
-    *("linear beside linear", "quadratic beside linear", "exponential beside linear"),
+    *("linear beside linear", "quadratic beside linear"),
     *("log beside quadratic", "quadratic beside log"),
 )
 RIGHT_SHARE_MIN = 0.9

@@ -14,6 +14,7 @@ from tiltyard.verify.verifier import Verifier
 from verify.tasks import value_of
 
 sandboxed = [pytest.mark.sandbox, pytest.mark.asyncio(loop_scope="module")]
+PROBLEMS = 164
 SAMPLE = (0, 32, 38, 163)
 
 
@@ -45,13 +46,14 @@ class TestVerdicts:
 
     async def test_some_of_it(self, verifier: Verifier) -> None:
         tasks = problems()
+        assert len(tasks) == PROBLEMS
         await judge(verifier, [tasks[number] for number in SAMPLE])
 
-    @pytest.mark.slow
+    @pytest.mark.long
     @pytest.mark.timeout(900)
     async def test_all_of_it(self, verifier: Verifier) -> None:
         tasks = problems()
-        assert len(tasks) == 164
+        assert len(tasks) == PROBLEMS
         await judge(verifier, tasks)
 
 

@@ -26,6 +26,8 @@ shared_loop = pytest.mark.asyncio(loop_scope="module")
 DIRECTORY = Path(__file__).parent / "tampering"
 HEADER = re.compile(r"^=== (?P<name>.+)$", re.MULTILINE)
 TASK = repository(time_limit_s=1.0)
+EVERY = 4
+"""Of the collection, in `make test`."""
 
 
 class Cheat(NamedTuple):
@@ -54,8 +56,14 @@ def test_the_collection_is_whole() -> None:
 
 
 @shared_loop
-@pytest.mark.slow
-@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        pytest.param(cheat, marks=pytest.mark.long if at % EVERY else pytest.mark.slow)
+        for at, cheat in enumerate(CHEATS)
+    ],
+    ids=lambda cheat: cheat.name,
+)
 async def test_no_cheat_is_paid_and_none_goes_unscored(verifier: Verifier, cheat: Cheat) -> None:
     verdict = await verifier.verify(TASK, left({"solution.py": cheat.source}))
     assert verdict.outcome is Outcome.GRADED, verdict.detail
@@ -146,10 +154,13 @@ if __name__ == "__main__":
 
 @shared_loop
 @pytest.mark.slow
+@pytest.mark.parametrize("rounds", [pytest.param(20, marks=pytest.mark.long), 3])
 @pytest.mark.parametrize("name", HONEST)
-async def test_honest_answers_are_paid_every_time(verifier: Verifier, name: str) -> None:
+async def test_honest_answers_are_paid_every_time(
+    verifier: Verifier, name: str, rounds: int
+) -> None:
     task = repository()
-    for _ in range(10):
+    for _ in range(rounds):
         verdict = await verifier.verify(task, left({"solution.py": HONEST[name]}))
         assert reward_of(verdict).value == 1.0, verdict
         assert verdict.tamper == ()

@@ -36,8 +36,8 @@ COUNT_LIMIT = 0.004
 """Of descriptors, threads and processes for each call: one for 250."""
 HELD_BYTES_MIN = 2048.0
 """The cgroup's own count has files and the kernel's part in it, and moves in large steps."""
-GROWN_BYTES_MIN = 32_768.0
-"""Less than this in all is a few pages, which any process grows by in its first hundred calls."""
+GROWN_BYTES_MIN = 65_536.0
+"""Less than this in all is what any process may grow by in its first hundred calls."""
 _MEMORY = (Series.PRIVATE, Series.HELD)
 
 
