@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
-from importlib import resources
 from typing import Generic, TypeVar
 
 SUITES_KEPT_MAX = 1_000
@@ -49,9 +48,3 @@ def digest_of(*parts: bytes) -> str:
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()
-
-
-def shared(name: str) -> dict[str, str]:
-    """A file that several modes ship into their sandboxes, by its name there."""
-    inside = resources.files("tiltyard.verify") / "inside"
-    return {name: (inside / name).read_text()}

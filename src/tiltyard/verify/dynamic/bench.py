@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib import resources
 from types import TracebackType
 from typing import Self
 
@@ -26,6 +25,7 @@ from tiltyard.core.verdict import CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, Run, ZygoteCells, ZygoteProgram
 from tiltyard.verify.crossing import beside_the_loop, framed
+from tiltyard.verify.shipping import shared, shipped
 from tiltyard.verify.split.candidate import Candidate, Gone, Reply, words_of_reply
 from tiltyard.verify.split.inside import codec
 
@@ -100,16 +100,9 @@ class Bench:
 
     def __init__(self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec) -> None:
         """`spec` is what runs are limited by."""
-        split = resources.files("tiltyard.verify.split") / "inside"
-        own = resources.files(__package__) / "inside"
-        program = ZygoteProgram(
-            files={
-                "codec.py": (split / "codec.py").read_text(),
-                "candidate.py": (split / "candidate.py").read_text(),
-                "measured.py": (own / "measured.py").read_text(),
-            },
-            main="measured.py",
-        )
+        answering = shipped("tiltyard.verify.split.mode", "candidate.py")
+        files = shared() | answering | shipped(__name__, "measured.py")
+        program = ZygoteProgram(files=files, main="measured.py")
         self._cells = partial(
             ZygoteCells, provider, interpreter=interpreter, program=program, spec=spec
         )
