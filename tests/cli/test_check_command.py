@@ -48,6 +48,14 @@ def test_unsound_tasks_are_named_with_what_is_wrong(tiltyard: Tiltyard, tasks: P
     assert "3 tasks: 1 sound, 2 unsound" in done.stdout
 
 
+def test_several_names_are_checked_together(
+    tiltyard: Tiltyard, tasks: Path, tmp_path: Path
+) -> None:
+    done = tiltyard("check", tasks, lay(tmp_path / "sums", FUNCTION))
+
+    assert "4 tasks: 2 sound, 2 unsound" in done.stdout, done.stderr
+
+
 def test_the_answer_as_json(tiltyard: Tiltyard, tasks: Path) -> None:
     done = tiltyard("check", tasks, "--json")
 

@@ -144,6 +144,18 @@ class TestTheCommand:
         assert (done.returncode, found["reward"]) == (code, reward), done.stdout
         assert found["versions"]["mode"] == "script"
 
+    def test_what_was_not_looked_at_is_told(
+        self, tiltyard: Tiltyard, task: Path, tmp_path: Path
+    ) -> None:
+        state = '[[tiltyard.checks.state]]\nid = "x"\nkind = "file"\npath = "/app/x"\n'
+        growth = 'inputs = { file = "inputs.py", target = "add" }\ngrowth = true\nleaks = true\n'
+        toml = f"{FUNCTION['task.toml']}[tiltyard.checks]\n{growth}{state}"
+        lay(task, {"task.toml": toml, "tests/inputs.py": "raise ValueError('no')\n"})
+        done = tiltyard("verify", task, lay(tmp_path / "left", RIGHT))
+        assert "state: 1 not looked at" in done.stdout, done.stderr
+        assert "by a fault of ours or of the task: growth, leaks" in done.stdout
+        assert done.stdout.count("none (infra)") == 1
+
     def test_a_stop_leaves_nothing(
         self, start: Callable[..., "subprocess.Popen[str]"], task: Path, tmp_path: Path
     ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tiltyard.core.errors import GraderError, SandboxDied, UsageError
 from tiltyard.core.task import CallCase, CallSuite, Split, Submission, Task
-from tiltyard.core.verdict import Check, CheckStatus, Component, Outcome, Verdict
+from tiltyard.core.verdict import Check, CheckStatus, Component, Evidence, Gap, Outcome, Verdict
 from tiltyard.core.weights import ComponentWeight, Weights
 from tiltyard.tasks.catalog import load_tasks
 from tiltyard.tasks.check import Soundness, TaskReport, check_task, check_tasks
@@ -99,6 +99,15 @@ async def test_a_source_that_cannot_be_stored_is_a_report(verify: Verify) -> Non
     report = await check_task(dataclasses.replace(TASK, reference="'\ud800'"), verify)
     (problem,) = report.problems
     assert problem.endswith("its reference is no text that can be stored.")
+
+
+async def test_a_reference_that_cannot_be_measured_leaves_the_task_undecided() -> None:
+    lost = Component(
+        name="growth", raw=None, gap=Gap.INFRA, evidence=(Evidence(message="no inputs"),)
+    )
+    report = await check_task(TASK, always(dataclasses.replace(PASSED, components=(lost,))))
+    assert report.soundness is Soundness.UNDECIDED
+    assert report.problems == ("the reference was not measured: growth: no inputs",)
 
 
 @pytest.mark.parametrize("outcome", Outcome)

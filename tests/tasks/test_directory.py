@@ -210,6 +210,11 @@ def checks(text: str) -> Mapping[str, str]:
     return {"task.toml": VERIFY + "[tiltyard.checks]\n" + text}
 
 
+def measured(task: Mapping[str, str]) -> Mapping[str, str]:
+    inputs = 'inputs = { file = "i.py", target = "f" }'
+    return {"task.toml": f"{task['task.toml']}\n[tiltyard.checks]\n{inputs}\n"}
+
+
 def verify(text: str) -> Mapping[str, str]:
     return {"task.toml": "[tiltyard.verify]\n" + text}
 
@@ -241,6 +246,10 @@ def verify(text: str) -> Mapping[str, str]:
         (FUNCTION, {"tests/image.png": b"\xff"}, "tests/image.png: byte 1 is not UTF-8"),
         (FUNCTION, checks("stati = true"), "tiltyard.checks.stati: is no field"),
         (FUNCTION, checks("growth = true"), "needs 'inputs'"),
+        (FUNCTION, checks("cost = true"), "needs 'inputs'"),
+        (PROGRAM, measured(PROGRAM), "are for functions only"),
+        (REPOSITORY, measured(REPOSITORY), "are for functions only"),
+        (SCRIPT, measured(SCRIPT), "are for functions only"),
         (FUNCTION, {"task.toml": VERIFY + "baseline = 1.0"}, "verify.baseline: "),
         (PROGRAM, {"task.toml": PROGRAMS + "inplace = true"}, "'inplace', which mode"),
         (FUNCTION, {"task.toml": VERIFY + "[tiltyard.reward]\ntest = 1"}, "tiltyard.reward.test: "),

@@ -175,6 +175,8 @@ async def test_as_good_as_its_reference(verifier: Verifier) -> None:
         "cost_io": 1.0,
     }
     assert (got["cost_cpu"].normalised or 0.0) > 0.5
+    # What weights that are `relative` need, and `show` tells.
+    assert all(each.reference is not None for each in got.values())
 
 
 async def test_nothing_is_measured_of_a_wrong_answer(verifier: Verifier) -> None:

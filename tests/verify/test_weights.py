@@ -23,7 +23,7 @@ partial = true
 [components.style]
 weight = 1
 
-[components.peak_memory]
+[components.cost_memory]
 weight = 0.5
 best = 1.0
 worst = 4.0
@@ -47,7 +47,7 @@ def test_every_field_is_read(tmp_path: Path) -> None:
 
     weights = weighting.of(TaskId("other"))
     assert (weights.tests, weights.partial, weights.gate, weights.quantum) == (3, True, False, 0.05)
-    style, memory = weights.components["style"], weights.components["peak_memory"]
+    style, memory = weights.components["style"], weights.components["cost_memory"]
     assert (style.weight, style.bounds, style.unresolved) == (1, None, Unresolved.DROP)
     assert memory.bounds == Bounds(best=1, worst=4, relative=True)
     assert (memory.quantum, memory.unresolved) == (0.25, Unresolved.ZERO)
@@ -62,7 +62,7 @@ def test_the_guides_example_is_read_and_its_program_prints_what_it_says(
     guide = (repository / "docs" / "rewards.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
     weighting = read(tmp_path, example)
-    assert set(weighting.default.components) == {"style", "peak_memory"}
+    assert set(weighting.default.components) == {"style", "cost_memory"}
     assert weighting.of(TaskId("repair-1")).components == {}
     ((program, printed),) = re.findall(
         r"```python\n(.*?)```\n\n```text\n(.*?)```", guide, re.DOTALL

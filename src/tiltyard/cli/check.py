@@ -19,9 +19,9 @@ from tiltyard.wiring import open_yard
 LISTED_MAX = 100
 
 
-async def check(text: str, *, concurrency: int, as_json: bool) -> int:
-    """Checks the tasks that `text` names, prints what was found, and returns the exit code."""
-    tasks = load_tasks(text)
+async def check(texts: Sequence[str], *, concurrency: int, as_json: bool) -> int:
+    """Checks the tasks that `texts` name, prints what was found, and returns the exit code."""
+    tasks = [task for text in texts for task in load_tasks(text)]
     with progress("tasks", len(tasks), console=errors) as advance:
         async with open_yard(warm=0, verifications=concurrency) as yard:
             tell_unenforced(yard.provider.enforced)

@@ -40,13 +40,11 @@ Out = Annotated[
         help="Run directory to make; a new one under runs/ by default.",
     ),
 ]
-Tasks = Annotated[
-    str,
-    typer.Argument(
-        help="A pack, such as [bold]repair:heldout?count=20&seed=1[/bold], a .jsonl file, or a "
-        "task directory."
-    ),
-]
+TASKS_HELP = (
+    "A pack, such as [bold]repair:heldout?count=20&seed=1[/bold], a .jsonl file or a "
+    "task directory."
+)
+Tasks = Annotated[str, typer.Argument(help=TASKS_HELP)]
 Judge = Annotated[
     str | None,
     typer.Option(
@@ -152,7 +150,7 @@ def run_tasks(
 
 @app.command()
 def check(
-    tasks: Tasks,
+    tasks: Annotated[list[str], typer.Argument(help=TASKS_HELP)],
     concurrency: Annotated[int, typer.Option(min=1, max=256, help="Tasks checked at once.")] = 3,
     as_json: Json = False,
 ) -> int:
@@ -216,8 +214,8 @@ def verify(
 ) -> int:
     """Judge a submission: every check with its evidence, and the reward.
 
-    Exits with 0 for full reward, 1 for less, 2 for wrong usage or a bad task, and 3 when there is
-    no reward because of a fault of ours.
+    Exits with 0 for full reward, 1 for less, 2 for wrong usage or a bad task, 3
+    for no reward by a fault of ours.
     """
     from tiltyard.cli.verify import VerifyOptions, verify as work
 

@@ -6,8 +6,9 @@ a fault of ours. A grader fault that lies in the task, such as a failing referen
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import assert_never
 
@@ -21,7 +22,7 @@ from tiltyard.cli.plain import json_tree, shown
 from tiltyard.cli.progress import progress
 from tiltyard.config import Settings
 from tiltyard.core.task import Submission, Task
-from tiltyard.core.verdict import CheckStatus, Component, Outcome, Reward, Verdict
+from tiltyard.core.verdict import CheckStatus, Component, Gap, Outcome, Reward, Verdict
 from tiltyard.core.weights import UNWEIGHTED
 from tiltyard.store.codec import SCHEMA
 from tiltyard.tasks.directory import read_directory
@@ -153,6 +154,15 @@ def _print(task: Task, verdict: Verdict, reward: Reward, console: Console) -> No
             console.print(f"{CHECKS_SHOWN_MAX} of {len(verdict.checks)} checks; --json lists all")
     if verdict.components:
         console.print(_components(verdict))
+    lost = [each.name for each in verdict.components if each.gap is Gap.INFRA]
+    if lost:
+        words = f"not measured, by a fault of ours or of the task: {', '.join(lost)}"
+        console.print(shown(words, "yellow"), soft_wrap=True)
+    if task.checks.state:
+        words = (
+            f"state: {len(task.checks.state)} not looked at, only `tiltyard run` has the sandbox"
+        )
+        console.print(shown(words, "yellow"), soft_wrap=True)
     for sign in verdict.tamper:
         console.print(shown(f"tamper: {sign}", "red"), soft_wrap=True)
     assured = f", {verdict.assurance}" if verdict.assurance else ""
@@ -178,9 +188,9 @@ def _components(verdict: Verdict) -> Table:
     table = Table(title="Measures", title_justify="left")
     for name in ("measure", "raw", "of the best", "evidence"):
         table.add_column(name, overflow="fold")
-    for component in verdict.components:
+    for names, component in _alike(verdict.components):
         table.add_row(
-            shown(component.name),
+            shown("\n".join(names)),
             _raw(component),
             "" if component.normalised is None else f"{component.normalised:.2f}",
             shown("\n".join(each.message for each in component.evidence[:EVIDENCE_SHOWN_MAX])),
@@ -188,7 +198,19 @@ def _components(verdict: Verdict) -> Table:
     return table
 
 
+def _alike(components: Iterable[Component]) -> Iterator[tuple[list[str], Component]]:
+    """Neighbours that were not measured for one reason are told together."""
+
+    def reason(component: Component) -> object:
+        gone = component.gap is not None
+        return (component.gap, component.evidence) if gone else component.name
+
+    for _, several in groupby(components, key=reason):
+        first, *others = several
+        yield [first.name, *(each.name for each in others)], first
+
+
 def _raw(component: Component) -> str:
     if component.raw is None:
-        return f"none ({component.gap})"
+        return f"none ({str(component.gap).replace('_', ' ')})"
     return f"{component.raw:g} {component.unit}".strip()

@@ -14,7 +14,7 @@ from typing import TypeAlias, assert_never
 from tiltyard.core.errors import GraderError, SandboxError, TaskError
 from tiltyard.core.ids import TaskId
 from tiltyard.core.task import Submission, Task
-from tiltyard.core.verdict import CheckStatus, Outcome, Verdict
+from tiltyard.core.verdict import CheckStatus, Gap, Outcome, Verdict
 from tiltyard.core.weights import DEFAULT
 from tiltyard.tasks.cheap_answers import cheap_answers
 from tiltyard.tasks.concurrently import for_each
@@ -153,6 +153,8 @@ async def _finding(name: str, judging: Awaitable[Verdict], task: Task, *, right:
             problem = f"{name} was refused: {verdict.detail}"
         case Outcome.AGENT_FAULT:
             pass
+        case Outcome.GRADED if right and (lost := _not_measured(verdict)):
+            return _Finding(problem=f"{name} was not measured: {lost}", ends=Soundness.UNDECIDED)
         case Outcome.GRADED if right:
             problem = _short_of_full(name, verdict, task)
         case Outcome.GRADED:
@@ -160,6 +162,15 @@ async def _finding(name: str, judging: Awaitable[Verdict], task: Task, *, right:
         case _:
             assert_never(verdict.outcome)
     return _Finding(problem=problem, score=verdict.score)
+
+
+def _not_measured(verdict: Verdict) -> str:
+    """The measures that were asked for and lost, and the first one's reason; empty for none."""
+    lost = [each for each in verdict.components if each.gap is Gap.INFRA]
+    if not lost:
+        return ""
+    names = ", ".join(each.name for each in lost)
+    return f"{names}: {'; '.join(each.message for each in lost[0].evidence)}"
 
 
 def _short_of_full(name: str, verdict: Verdict, task: Task) -> str:

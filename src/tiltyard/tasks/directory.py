@@ -118,6 +118,12 @@ class _Reader:
         suite = suite_of(manifest, verify, folders)
         answer = answer_path(verify)
         table = manifest.tiltyard
+        if table.checks.of_functions and (answer is None or verify.kind == "program"):
+            raise TaskError(
+                f"{self.path / MANIFEST}: field tiltyard.checks: 'inputs', 'cost', 'growth' and "
+                "'leaks' are for functions only.",
+                fix="Remove them: this task's answer is a program or a project.",
+            )
         return Task(
             id=TaskId(table.id or _id_of(manifest.task.name or self.path.resolve().name)),
             family=table.family,

@@ -231,10 +231,15 @@ class ChecksTable(_Table):
     state: list[StateTable] = Field(default_factory=list, max_length=STATE_CHECKS_MAX)
     rubric: dict[PlainId, _Text] = Field(default_factory=dict, max_length=CRITERIA_MAX)
 
+    @property
+    def of_functions(self) -> bool:
+        """Whether it asks for what only a function can be measured by."""
+        return bool(self.inputs or self.cost or self.growth or self.leaks)
+
     @model_validator(mode="after")
     def _has_what_it_needs(self) -> "ChecksTable":
-        if self.inputs is None and (self.growth or self.leaks):
-            raise ValueError("needs 'inputs' to measure 'growth' or 'leaks'")
+        if self.inputs is None and (self.cost or self.growth or self.leaks):
+            raise ValueError("needs 'inputs' to measure 'cost', 'growth' or 'leaks'")
         ids = [check.id for check in self.state]
         if len(set(ids)) < len(ids):
             raise ValueError("has two state checks of one id")

@@ -146,6 +146,7 @@ def _component(kind: _Kind, floor: float, reference: float, solution: float) -> 
     return Component(
         name=kind.name,
         raw=ours,
+        reference=theirs,
         unit=kind.unit,
         normalised=min(max(share, 0.0), 1.0),
         evidence=(Evidence(message=words, value=ratio, unit="of the reference's"),),
