@@ -213,4 +213,4 @@ def _alike(components: Iterable[Component]) -> Iterator[tuple[list[str], Compone
 def _raw(component: Component) -> str:
     if component.raw is None:
         return f"none ({str(component.gap).replace('_', ' ')})"
-    return f"{component.raw:g} {component.unit}".strip()
+    return f"{component.raw + 0.0:g} {component.unit}".strip()  # + 0.0: never "-0"
