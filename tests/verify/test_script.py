@@ -180,6 +180,12 @@ async def test_links_and_special_files_are_refused(
     assert word in verdict.detail
 
 
+async def test_links_that_tools_and_editors_leave_are_left_out(verifier: Verifier) -> None:
+    links = {".venv/bin/python": "/usr/bin/python3", ".#run.sh": "me@host.1:2"}
+    verdict = await verifier.verify(task(SAYS_ONE), answer(RIGHT, links=links))
+    assert (verdict.outcome, verdict.score) == (Outcome.GRADED, 1.0), verdict.detail
+
+
 async def test_shipped_reward_files_and_paths_outside_do_nothing(verifier: Verifier) -> None:
     files = {
         "../logs/verifier/reward.txt": b"1",

@@ -25,9 +25,8 @@ from tiltyard.core.verdict import CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, Run, ZygoteCells, ZygoteProgram
 from tiltyard.verify.crossing import beside_the_loop, framed
-from tiltyard.verify.evidence import plain
 from tiltyard.verify.shipping import shared, shipped
-from tiltyard.verify.split.candidate import Candidate, Gone, Reply
+from tiltyard.verify.split.candidate import Candidate, Gone, Reply, words_of_reply
 from tiltyard.verify.split.inside import codec
 
 POLL_S = 0.01
@@ -275,10 +274,3 @@ class _Watch:
             self._session.run.kill()
             return
         self._timer = self._loop.call_later(POLL_S, self._look)
-
-
-def words_of_reply(reply: Reply | Gone) -> str:
-    """What a reply says, in words for evidence."""
-    if isinstance(reply, Gone):
-        return reply.evidence
-    return plain(" ".join(str(each) for each in (reply.kind, *reply.rest[:2])))

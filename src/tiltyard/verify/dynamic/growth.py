@@ -18,9 +18,9 @@ from tiltyard.core.values import Value
 from tiltyard.core.verdict import Component, Evidence, Gap
 from tiltyard.verify.compare import same
 from tiltyard.verify.crossing import LARGE_BYTES, beside_the_loop
-from tiltyard.verify.dynamic.bench import Bench, Called, Generator, words_of_reply
+from tiltyard.verify.dynamic.bench import Bench, Called, Generator
 from tiltyard.verify.dynamic.growth_rule import CLEAR, Judged, Sample, Side, judge, noise_of
-from tiltyard.verify.split.candidate import Gone, Reply
+from tiltyard.verify.split.candidate import Gone, Reply, words_of_reply
 
 NAME = "growth"
 FLOOR_RUNS = 12

@@ -17,6 +17,7 @@ from tiltyard.verify.crossing import (
     beside_the_loop,
     words_of,
 )
+from tiltyard.verify.evidence import plain
 from tiltyard.verify.split.inside import codec
 
 REPLY_BYTES_MAX = codec.BYTES_MAX - 65_536
@@ -118,3 +119,30 @@ class Candidate:
 
 def _too_large(length: int) -> Gone:
     return Gone(status=CheckStatus.OUTPUT_LIMIT, evidence=f"a reply of {length} bytes")
+
+
+def first_name(reply: Reply) -> str:
+    """The class of the exception that a reply tells of, or the builtin one nearest to it."""
+    names = reply.rest[0] if reply.rest else None
+    name = names[0] if isinstance(names, list) and names else None
+    return plain(name) if isinstance(name, str) else "?"
+
+
+def text_at(reply: Reply, index: int) -> str:
+    """A text of a reply, for evidence; empty where there is none."""
+    value = reply.rest[index] if len(reply.rest) > index else ""
+    return plain(value) if isinstance(value, str) else ""
+
+
+def raised_by(reply: Reply) -> str:
+    """The exception that a reply tells of, in words."""
+    return f"{first_name(reply)}: {text_at(reply, 1)}"
+
+
+def words_of_reply(reply: Reply | Gone) -> str:
+    """What a reply says, in words for evidence."""
+    if isinstance(reply, Gone):
+        return reply.evidence
+    if reply.kind == "raised":
+        return f"raised {raised_by(reply)}"
+    return plain(" ".join(str(each) for each in (reply.kind, *reply.rest[:2])))
