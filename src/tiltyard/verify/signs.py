@@ -1,10 +1,10 @@
 """Which paths would change an ordinary test run, whatever is in them. Pure."""
 
 import fnmatch
-import re
 import sys
 from collections.abc import Iterable
-from functools import cache
+
+from tiltyard.verify import globs
 
 _PROTECTED = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"),
@@ -69,28 +69,11 @@ def left_by_python(path: str, content: bytes) -> bool:
     return len(content) > 16 and made_by_time
 
 
-def matches(path: str, globs: tuple[str, ...]) -> bool:
-    """Whether a relative path matches one of the globs: `*` and `?` stay within one name, `**`
-    crosses directories, and a glob that ends in `/` means all below it."""
-    return any(_compiled(glob).fullmatch(path) for glob in globs)
+def matches(path: str, wanted: tuple[str, ...]) -> bool:
+    """As `globs.matches`; a leading `./` means nothing, and an ending `/` all below."""
+    return globs.matches(path, map(_whole, wanted))
 
 
-@cache
-def _compiled(glob: str) -> re.Pattern[str]:
-    pattern = ""
-    rest = glob.removeprefix("./")
-    rest = f"{rest}**" if rest.endswith("/") else rest
-    while rest:
-        if rest.startswith("**/"):
-            pattern, rest = pattern + "(?:.*/)?", rest[3:]
-        elif rest.startswith("**"):
-            pattern, rest = pattern + ".*", rest[2:]
-        elif rest[0] in "*?":
-            pattern, rest = pattern + ("[^/]*" if rest[0] == "*" else "[^/]"), rest[1:]
-        elif rest[0] == "[" and (closing := rest.find("]", 2)) > 0:
-            inner = rest[1:closing].replace("\\", "\\\\")
-            inner = f"^{inner[1:]}" if inner.startswith("!") else inner
-            pattern, rest = f"{pattern}(?!/)[{inner}]", rest[closing + 1 :]
-        else:
-            pattern, rest = pattern + re.escape(rest[0]), rest[1:]
-    return re.compile(pattern, re.DOTALL)
+def _whole(glob: str) -> str:
+    glob = glob.removeprefix("./")
+    return f"{glob}**" if glob.endswith("/") else glob
