@@ -34,7 +34,22 @@ def test_after():
 """,
     }
 )
+WAITING = PytestSuite(
+    files={
+        "test_wait.py": "import time\nfrom solution import f\n\ndef test_wait():\n"
+        "    time.sleep(f(0))\n    assert f(3) == 3\n"
+    }
+)
 SAME = "def f(x):\n    return x\n"
+
+
+@pytest.mark.slow
+async def test_a_value_that_the_tests_wait_for_fails(verifier: Verifier) -> None:
+    waiting = task(WAITING, reference=SAME, time_limit_s=0.5)
+    assert value_of(await verifier.verify(waiting, answer(SAME))) == 1.0
+    verdict = await verifier.verify(waiting, answer("def f(x):\n    return x or 10**6\n"))
+    assert verdict.outcome is Outcome.GRADED, verdict.detail
+    assert [check.status for check in verdict.checks] == [CheckStatus.TIMEOUT]
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """Globs over relative paths, as tasks declare what is taken and what is protected. Pure."""
 
+import fnmatch
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 KEPT_MAX = 4096
@@ -15,15 +16,57 @@ def matches(path: str, globs: Iterable[str]) -> bool:
     Letters in brackets are a set, as in a shell; brackets that hold none stand for themselves. Case
     counts.
     """
-    return any(_pattern(glob).fullmatch(path) is not None for glob in globs)
+    return any(_matcher(glob)(path) for glob in globs)
 
 
 @lru_cache(maxsize=KEPT_MAX)
+def _matcher(written: str) -> Callable[[str], bool]:
+    glob = written.removeprefix("./")
+    glob = f"{glob}**" if glob.endswith("/") else glob
+    parts = glob.split("/")
+    if any("**" in part and part != "**" for part in parts) or _spans(glob):
+        pattern = _pattern(glob)
+        return lambda path: pattern.fullmatch(path) is not None
+    names = tuple(
+        None if part == "**" else re.compile(fnmatch.translate(part), re.DOTALL) for part in parts
+    )
+    return lambda path: _by_names(names, path.split("/"))
+
+
+def _spans(glob: str) -> bool:
+    """Whether brackets hold a slash, so that names are not where the slashes are, or no letters."""
+    return any("/" in found or not _set(found[1:-1]) for found in _BRACKETS.findall(glob))
+
+
+def _by_names(names: tuple[re.Pattern[str] | None, ...], path: list[str]) -> bool:
+    """Name by name and never back: one expression for a whole path takes a time that grows by a
+    power of its length for every wildcard, and who makes the paths may be hostile."""
+    last = len(names) - 1
+    places = {0}
+    for name in path:
+        after: set[int] = set()
+        for first in places:
+            place = first
+            # `**` may also stand for nothing, but at the end it is at least one name.
+            while place < last and names[place] is None:
+                after.add(place)
+                place += 1
+            pattern = names[place] if place <= last else _NOTHING
+            if pattern is None:
+                after |= {place, place + 1}
+            elif pattern.match(name):
+                after.add(place + 1)
+        places = after
+    return last + 1 in places
+
+
+_NOTHING = re.compile(r"(?!)")
+_BRACKETS = re.compile(r"\[.[^\]]*\]", re.DOTALL)
+
+
 def _pattern(glob: str) -> re.Pattern[str]:
     out: list[str] = []
     at = 0
-    glob = glob.removeprefix("./")
-    glob = f"{glob}**" if glob.endswith("/") else glob
     while at < len(glob):
         if glob.startswith("**/", at):
             out.append("(?:.*/)?")

@@ -12,7 +12,7 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 from tiltyard.core.checks import Inputs
-from tiltyard.core.errors import GraderError, UnsoundTask
+from tiltyard.core.errors import GraderError, SandboxDied, UnsoundTask
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.task import CallSuite, Compare, ProgramSuite, PytestSuite, Submission, Task
 from tiltyard.core.verdict import Assurance, Check, CheckStatus
@@ -200,6 +200,9 @@ class SplitMode:
         if any(report.cut for report in reports):
             # Was it the values, or the tests? With the reference's values they must get through.
             await check()
+        if any(report.cut and report.cut.idle for report in reports):
+            # The machine may have had no time just then. It has had some since.
+            reports, cpu_s = await self._pytest_reports(task, source, suite, expected.fixed)
         return checks_of(expected.ids, reports), cpu_s
 
     async def _by_programs(
@@ -228,6 +231,9 @@ class SplitMode:
     async def _checked_tests(self, task: Task, suite: PytestSuite) -> Checked:
         """Runs the tests on the reference. Raises `GraderError`."""
         reports, _ = await self._pytest_reports(task, task.reference.encode(), suite, None)
+        for report in reports:
+            if report.cut and report.cut.idle:
+                raise SandboxDied(f"a tester's run was lost: {report.cut.evidence}")
         fixed = reduce(Fixed.joined, (report.fixed for report in reports), Fixed())
         return Checked(ids=_checked_ids(task, reports), fixed=fixed)
 
