@@ -64,7 +64,8 @@ def test_the_tables_name_every_field_of_verify(guide: str) -> None:
     section = guide.partition("## Task directories")[2].partition("## Checking tasks")[0]
     named = set(re.findall(r"`(\w+)[`\s]", section))
     assert set(VerifyTable.model_fields) <= named
-    assert set(TiltyardTable.model_fields) - {"verify", "checks"} <= named
+    assert set(TiltyardTable.model_fields) - {"verify", "checks", "reward"} <= named
+    assert all(f"[tiltyard.{table}" in section for table in ("verify", "checks", "reward"))
 
 
 def test_the_python_example_runs(guide: str, capsys: pytest.CaptureFixture[str]) -> None:

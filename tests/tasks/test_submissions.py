@@ -169,7 +169,7 @@ def test_all_files_together_are_bounded(left: Path) -> None:
     for number in range(6):
         with (left / f"z{number}").open("wb") as file:
             file.truncate(50 * MIB)
-    found = read_submission(left, task())
+    found = read_submission(left, task(repository("z*")))
     assert found.odd == {"z5": Odd.TOO_LARGE}
     assert sum(map(len, found.files.values())) <= FILE_CAPS.bytes_max
 
@@ -197,3 +197,32 @@ def test_reading_stops_at_the_bound_of_depth(left: Path) -> None:
 def test_names_of_any_text_are_kept(left: Path) -> None:
     (left / "a\n\x1b[2J\\").write_bytes(b"z")
     assert read_submission(left, task()).files["a\n\x1b[2J\\"] == b"z"
+
+
+def test_what_tools_keep_for_themselves_is_not_read_and_counts_as_one(left: Path) -> None:
+    packages = left / "node_modules" / "p"
+    packages.mkdir(parents=True)
+    for number in range(FILE_CAPS.entries_max + 1):
+        (packages / f"{number}.js").touch()
+    hooks = left / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    (hooks / "post-checkout").touch()
+    (left / ".git" / "HEAD").touch()
+    read = {"solution.py": b"x = 1\n", ".git/hooks/post-checkout": b""}
+    assert read_submission(left, task()) == Submission(files=read)
+    declared = read_submission(left, task(repository("node_modules/**")))
+    assert len(declared.files) == FILE_CAPS.entries_max + 3
+
+
+def test_large_files_beside_the_answer_do_not_use_up_its_bytes(left: Path) -> None:
+    for number in range(5):
+        with (left / f"data{number}").open("wb") as file:
+            file.truncate(63 * MIB)
+    (left / "src").mkdir()
+    with (left / "src" / "one.py").open("wb") as file:
+        file.truncate(50 * MIB)
+    found = read_submission(left, task())
+    assert found.files["solution.py"] == b"x = 1\n"
+    assert found.odd == dict.fromkeys(("data2", "data3", "data4", "src/one.py"), Odd.TOO_LARGE)
+    found = read_submission(left, task(repository("src/**")))
+    assert len(found.files["src/one.py"]) == 50 * MIB

@@ -32,9 +32,6 @@ LUCKY = frozenset(
 )
 """These may pass a check by chance, as an honest wrong program may: their answer is 12 or a number
 that cannot be called."""
-OPEN = frozenset({"h-exec", "h-exec-encoded", "h-exec-packed", "h-exec-numbers", "h-lone-returns"})
-"""These are still measured better than the same code in the open: what is executed as text is not
-read, and lines that end with a lone return are not counted."""
 QUICK = frozenset({"a-same-int", "b-exit-loading", "c-conftest-report", "c-link-reference"})
 
 
@@ -111,7 +108,7 @@ async def test_no_trick_on_readers_is_measured_better(verifier: Verifier) -> Non
     report = await red_team(read, verifier.verify, only=["h"])
     assert report.ground is Ground.SOUND, report.why
     assert len(report.cheats) > 30
-    through = {each.id: each.why for each in report.got_through if each.id not in OPEN}
+    through = {each.id: each.why for each in report.got_through}
     assert not through
 
 

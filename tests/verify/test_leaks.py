@@ -91,8 +91,13 @@ def test_growth_that_ends_is_none() -> None:
 
 
 def test_growth_below_the_limit_is_none() -> None:
-    assert leaks([4 * 70.0 * at for at in range(100)])
-    assert not leaks([4 * 60.0 * at for at in range(100)])
+    assert leaks([4 * 70.0 * at for at in range(200)])
+    assert not leaks([4 * 60.0 * at for at in range(200)])
+
+
+def test_a_few_pages_are_none() -> None:
+    assert not leaks([4 * 270.0 * at for at in range(26)])
+    assert leaks([4 * 2700.0 * at for at in range(26)])
 
 
 def test_steps_are_seen() -> None:

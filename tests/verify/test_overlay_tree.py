@@ -8,37 +8,9 @@ from tiltyard.core.errors import GraderError
 from tiltyard.core.task import RepositorySuite, Submission
 from tiltyard.verify.overlay import tree as module
 from tiltyard.verify.overlay.tree import names_the_runner, reference_tree, tree_of
-from tiltyard.verify.signs import matches
 from verify.repositories import PROJECT, SUITE, left
 
 WHOLE = {**PROJECT.base, **PROJECT.reference}
-
-
-@pytest.mark.parametrize(
-    ("path", "glob", "expected"),
-    [
-        ("a.py", "*.py", True),
-        ("d/a.py", "*.py", False),
-        ("d/a.py", "**/*.py", True),
-        ("a.py", "**/*.py", True),
-        ("src/p/q/a.py", "src/**", True),
-        ("src", "src/**", False),
-        ("src/a.py", "src/", True),
-        ("srcs/a.py", "src/**", False),
-        ("src/p/a.py", "src/*/a.py", True),
-        ("src/p/q/a.py", "src/*/a.py", False),
-        ("src/p/q/a.py", "src/**/a.py", True),
-        ("a1.py", "a[0-9].py", True),
-        ("ab.py", "a[!b].py", False),
-        ("axpy", "a.py", False),
-        ("a\nb.py", "*.py", True),
-        ("a/b", "a[/]b", False),
-        ("a.py", "./a.py", True),
-        ("[", "[", True),
-    ],
-)
-def test_globs(path: str, glob: str, expected: bool) -> None:
-    assert matches(path, (glob,)) is expected
 
 
 def test_sources_are_laid_over_the_project_and_tests_come_from_the_task() -> None:
@@ -61,11 +33,30 @@ def test_what_an_honest_agent_leaves_behind_is_no_sign() -> None:
         "src/yard/__pycache__/text.cpython-311.pyc": b"\0",
         ".pytest_cache/v/cache/lastfailed": b"{}",
         ".git/hooks/pre-commit.sample": b"#!/bin/sh\n",
+        "__pycache__/gone.cpython-311.pyc": b"\xa7\r\r\n" + bytes(4) + b"time" + b"size" + b"code",
+        ".venv/lib/python3.11/site-packages/x.pth": b"import os",
+        "src/node_modules/gyp/conftest.py": b"x",
         "scratch.py": b"import pytest\n",
     }
-    tree = tree_of(PROJECT, left(files))
+    links = {
+        ".venv/bin/python": "/usr/bin/python3",
+        "runs/latest": "1",
+        "src/yard/.#text.py": "me@host.1:2",
+        "src/node_modules/.bin/x": "../x",
+    }
+    odd = {"a.sock": "socket", "core": "too large", ".git/objects/x": "hard link"}
+    tree = tree_of(PROJECT, Submission(files=files, links=links, odd=odd))
     assert (tree.problem, tree.tamper) == ("", ())
     assert tree.files.keys() == reference_tree(PROJECT).keys()
+
+
+def test_a_directory_that_the_task_declares_is_no_tools_own() -> None:
+    suite = replace(PROJECT, sources=("src/**", "node_modules/**"))
+    tree = tree_of(suite, left({**WHOLE, "node_modules/a.js": b"x", "src/venv/a.py": b"x"}))
+    assert "node_modules/a.js" in tree.files
+    assert "src/venv/a.py" not in tree.files
+    based = replace(PROJECT, base={**PROJECT.base, "src/venv/a.py": b"old"})
+    assert tree_of(based, left({"src/venv/a.py": b"new"})).files["src/venv/a.py"] == b"new"
 
 
 @pytest.mark.parametrize(
@@ -95,9 +86,15 @@ def test_a_module_of_the_projects_own_may_have_any_name() -> None:
 
 
 def test_links_and_odd_things() -> None:
-    beside = Submission(files=WHOLE, links={"d": "/etc"}, odd={"pipe": "fifo"})
-    tree = tree_of(PROJECT, beside)
-    assert tree.tamper == ("ships a link: d", "ships something odd (fifo): pipe")
+    links = dict.fromkeys(("d", "src", "tests", "conftest.py", ".git/hooks/post-checkout"), "/etc")
+    tree = tree_of(PROJECT, Submission(files=WHOLE, links=links, odd={"pipe": "fifo"}))
+    assert tree.tamper == (
+        "ships a link: .git/hooks/post-checkout",
+        "ships a link: conftest.py",
+        "ships a link: src",
+        "ships a link: tests",
+        "ships something odd (fifo): pipe",
+    )
     assert tree.problem == ""
     for bad in (
         Submission(files=WHOLE, links={"src/yard/more.py": "/hidden"}),

@@ -147,6 +147,7 @@ async def test_after_some_timeouts_it_is_not_tried_again(verifier: Verifier) -> 
     verdict = await judged(verifier, "import time; time.sleep(60)", given)
     statuses = [check.status for check in verdict.checks]
     assert statuses == [CheckStatus.TIMEOUT] * 3 + [CheckStatus.NOT_RUN] * 17
+    assert verdict.checks[0].evidence == "did not end within 0.3 s"
 
 
 @pytest.mark.slow

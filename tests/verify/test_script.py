@@ -9,6 +9,7 @@ from tiltyard.core.ids import TaskId
 from tiltyard.core.task import CallSuite, ScriptSuite, Split, Submission, Task
 from tiltyard.core.verdict import Assurance, CheckStatus, Outcome, Verdict
 from tiltyard.sandbox.native.provider import NativeProvider
+from tiltyard.verify.script.reward_file import DIRECTORY
 from tiltyard.verify.verifier import Verifier
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.asyncio(loop_scope="module")]
@@ -106,7 +107,8 @@ printf '{"reward": 0.75, "speed": 12.5, "style": 0.5}' > /logs/verifier/reward.j
         "echo '{}' > /logs/verifier/reward.json",
         'echo \'{"a": 1, "b": 0}\' > /logs/verifier/reward.json',
         "echo '[1]' > /logs/verifier/reward.json",
-        "echo 1 > /logs/verifier/reward.txt; echo 0 > /logs/verifier/reward.json",
+        "echo 1 > /logs/verifier/reward.txt; echo x > /logs/verifier/reward.json",
+        "echo x > /logs/verifier/reward.txt; echo 1 > /logs/verifier/reward.json",
         "mkdir /logs/verifier/reward.txt",
         "mkfifo /logs/verifier/reward.txt",
         "head -c 1000000 /dev/zero > /logs/verifier/reward.txt",
@@ -117,6 +119,13 @@ async def test_without_a_proper_number_there_is_none(verifier: Verifier, write: 
     verdict = await verifier.verify(task(write.encode()), answer(RIGHT))
     assert verdict.outcome is Outcome.GRADER_FAULT
     assert said(verdict) is None
+
+
+@pytest.mark.parametrize(("text", "tree"), [("1", "0.25"), ("0.25", "1")])
+async def test_of_two_numbers_the_lower_counts(verifier: Verifier, text: str, tree: str) -> None:
+    script = f"echo {text} > {DIRECTORY}/reward.txt; echo {tree} > {DIRECTORY}/reward.json"
+    verdict = await verifier.verify(task(script.encode()), answer(RIGHT))
+    assert said(verdict) == 0.25
 
 
 HANGS = b"sh run.sh > out; grep -q right out && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n"
@@ -169,6 +178,12 @@ async def test_links_and_special_files_are_refused(
     verdict = await verifier.verify(task(SAYS_ONE), submission)
     assert verdict.outcome is Outcome.AGENT_FAULT
     assert word in verdict.detail
+
+
+async def test_links_that_tools_and_editors_leave_are_left_out(verifier: Verifier) -> None:
+    links = {".venv/bin/python": "/usr/bin/python3", ".#run.sh": "me@host.1:2"}
+    verdict = await verifier.verify(task(SAYS_ONE), answer(RIGHT, links=links))
+    assert (verdict.outcome, verdict.score) == (Outcome.GRADED, 1.0), verdict.detail
 
 
 async def test_shipped_reward_files_and_paths_outside_do_nothing(verifier: Verifier) -> None:

@@ -106,8 +106,11 @@ def test_a_cache_is_named_unless_every_run_of_python_leaves_it(
     [
         ("pipe", Odd.FIFO, True),
         ("disk", Odd.DEVICE, True),
-        ("other.py", Odd.HARD_LINK, True),
-        ("core", Odd.TOO_LARGE, True),
+        ("other.py", Odd.HARD_LINK, False),
+        ("conftest.py", Odd.HARD_LINK, True),
+        ("solution.py", Odd.HARD_LINK, True),
+        ("core", Odd.TOO_LARGE, False),
+        (".venv/lib/pipe", Odd.FIFO, False),
         ("a.sock", Odd.SOCKET, False),
         ("private", Odd.UNREADABLE, False),
         ("conftest.py", Odd.UNREADABLE, True),
@@ -118,7 +121,7 @@ def test_what_was_not_read_is_named_when_it_could_have_had_an_effect(
     path: str, what: Odd, *, named: bool
 ) -> None:
     taken = take(task(), Submission(files={"solution.py": b"x"}, odd={path: what}))
-    assert taken.source == b"x"
+    assert taken.source == (b"" if path == "solution.py" else b"x")
     assert bool(taken.tamper) is named
     assert all(sign.isprintable() for sign in taken.tamper)
 
@@ -142,9 +145,46 @@ def test_what_is_named_is_bounded() -> None:
     assert len(take(task(), Submission(files=files)).tamper) < 100
 
 
-def test_links_are_named() -> None:
-    submission = Submission(files={"solution.py": b"x"}, links={"tests": "/tests"})
-    assert take(task(), submission).tamper == ("ships a link: tests",)
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("solution.py", True),
+        ("tests", True),
+        ("conftest.py", True),
+        ("deep/conftest.py", True),
+        ("json", True),
+        ("pytest.py", True),
+        ("test_hidden.py", True),
+        ("runs/latest", False),
+        ("data", False),
+        (".#solution.py", False),
+        (".venv/bin/python", False),
+        (".venv/lib/python3.11/site-packages/conftest.py", False),
+        ("node_modules/.bin/tsc", False),
+    ],
+)
+def test_a_link_is_named_where_it_could_have_changed_a_test_run(path: str, *, named: bool) -> None:
+    submission = Submission(files={"solution.py": b"x"}, links={path: "/elsewhere"})
+    signs = (f"ships a link: {path}",) if named else ()
+    assert take(task(TESTS), submission).tamper == signs
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        (".venv/lib/python3.11/site-packages/distutils-precedence.pth", False),
+        ("deep/venv/lib/python3.11/site-packages/numpy/conftest.py", False),
+        ("node_modules/gyp/setup.cfg", False),
+        (".tox/py311/lib/x.pyc", False),
+        (".local/lib/python3.11/site-packages/x.pth", True),
+        ("json/venv/x.py", False),
+        ("json/__init__.py", True),
+        ("venv.pth", True),
+    ],
+)
+def test_what_tools_keep_for_themselves_is_no_sign(path: str, *, named: bool) -> None:
+    submission = Submission(files={"solution.py": b"x", path: b"y"})
+    assert bool(take(task(TESTS), submission).tamper) is named
 
 
 RIGHT, WRONG = CheckStatus.PASSED, CheckStatus.WRONG_ANSWER

@@ -1,6 +1,7 @@
 """The verifier's invariants: what is paid, what is not, and what tests must be."""
 
 import asyncio
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -111,6 +112,7 @@ async def test_a_source_that_is_none(
         CheckStatus.EXCEPTION,
         CheckStatus.NOT_RUN,
     }
+    assert re.match(r"while loading: (Syntax|Value)Error: ", verdict.checks[0].evidence)
 
 
 async def test_without_a_source_it_is_the_agents_fault(verifier: Verifier) -> None:

@@ -7,12 +7,15 @@ wrong, such as a path where nothing is, is an error here.
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from tiltyard.core.errors import StoreError, UsageError
 from tiltyard.core.files import kind_of
 from tiltyard.core.task import Odd, RepositorySuite, ScriptSuite, Submission, Task
-from tiltyard.tasks.trees import ODD_KINDS, Caps, open_directory, read_file, read_tree
+from tiltyard.tasks.trees import ODD_KINDS, Caps, every, open_directory, read_file, read_tree
+from tiltyard.verify.globs import matches
+from tiltyard.verify.signs import of_a_tool
 from tiltyard.verify.submission import WHOLE, wanted_file
 
 FILE_CAPS = Caps()
@@ -51,7 +54,7 @@ def _read(path: Path, task: Task) -> Submission:
             # Left like that by the agent: its own doing, and no fault of the host.
             return Submission(files={}, odd={WHOLE: Odd.UNREADABLE})
         try:
-            tree = read_tree(root, _caps(task))
+            tree = read_tree(root, _caps(task), wanted=_wanted(task), needed=_needed(task))
         finally:
             os.close(root)
         return Submission(files=tree.files, links=tree.links, odd=tree.odd)
@@ -80,6 +83,36 @@ def _read(path: Path, task: Task) -> Submission:
 def _caps(task: Task) -> Caps:
     project = isinstance(task.hidden, RepositorySuite | ScriptSuite)
     return PROJECT_CAPS if project else FILE_CAPS
+
+
+def _wanted(task: Task) -> Callable[[str], bool]:
+    """Not what tools keep for themselves, which is often more than all else and never judged. A
+    script may want its packages."""
+    match task.hidden:
+        case ScriptSuite():
+            return every
+        case RepositorySuite(sources=sources, base=base):
+            declared = (*sources, *base)
+        case _:
+            declared = ()
+    names = frozenset(name for each in declared for name in each.split("/"))
+
+    def wanted(path: str) -> bool:
+        # A directory is asked for as a file in it would be; of `.git` only some are wanted.
+        return path.endswith(".git") or not of_a_tool(f"{path}/", names)
+
+    return wanted
+
+
+def _needed(task: Task) -> Callable[[str], bool]:
+    match task.hidden:
+        case ScriptSuite(artifacts=globs):
+            return lambda path: matches(path, globs)
+        case RepositorySuite(sources=globs):
+            return lambda path: matches(path, globs)
+        case _:
+            name = wanted_file(task)
+            return lambda path: path == name
 
 
 def _one_file(task: Task) -> str | None:

@@ -36,7 +36,7 @@ class Caps:
     """Names of every kind, directories included."""
     file_bytes_max: int = 64 * MIB
     bytes_max: int = 256 * MIB
-    """Of all files together."""
+    """Of all files together; half of it is kept for those that are needed."""
     depth_max: int = 32
     """Directories below one another; each holds a descriptor while it is walked."""
 
@@ -61,16 +61,19 @@ def read_tree(
     caps: Caps,
     *,
     wanted: Callable[[str], bool] = every,
+    needed: Callable[[str], bool] = every,
     hard_links: bool = False,
 ) -> Tree:
     """Reads the directory that the descriptor `root` is of, and leaves the descriptor open.
 
     `wanted` is asked with the path of each file, link, directory and other thing; what it does not
-    want is not looked at, and counts all the same. `hard_links`: whether a file with a second name
-    is read like any other. Raises `OSError` when the host itself fails, as for a broken disk.
+    want is not looked at, nor what is below it, and counts as one. `needed` is asked of each file
+    whether it may use up all the bytes. `hard_links`: whether a file with a second name is read
+    like any other. Raises `OSError` when the host itself fails, as for a broken disk.
     """
     tree = Tree()
-    _Walk(caps=caps, wanted=wanted, hard_links=hard_links, tree=tree).directory(root, "", 0)
+    walk = _Walk(caps=caps, wanted=wanted, needed=needed, hard_links=hard_links, tree=tree)
+    walk.directory(root, "", 0)
     return tree
 
 
@@ -116,6 +119,7 @@ class _FullError(Exception):
 class _Walk:
     caps: Caps
     wanted: Callable[[str], bool]
+    needed: Callable[[str], bool]
     hard_links: bool
     tree: Tree
     entries: int = 0
@@ -183,7 +187,8 @@ class _Walk:
             os.close(descriptor)
 
     def _file(self, above: int, name: str, path: str) -> None:
-        left = self.caps.bytes_max - self.bytes_read
+        kept = 0 if self.needed(path) else self.caps.bytes_max // 2
+        left = max(self.caps.bytes_max - kept - self.bytes_read, 0)
         caps = Caps(file_bytes_max=min(left, self.caps.file_bytes_max))
         content = read_file(above, name, caps, hard_links=self.hard_links)
         if isinstance(content, Odd):

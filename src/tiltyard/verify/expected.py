@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
-from importlib import resources
 from typing import Generic, TypeVar
 
 SUITES_KEPT_MAX = 1_000
@@ -21,18 +20,26 @@ class Remembered(Generic[Known]):
 
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
-        self._finding: dict[str, asyncio.Lock] = {}
+        self._finding: dict[str, tuple[asyncio.Lock, int]] = {}
+        """Only what is being found now, and how many wait for it."""
 
     async def get(self, key: str, find: Callable[[], Awaitable[Known]]) -> Known:
         """What is known under `key`, found by `find` when nothing is. Raises what `find` does."""
-        async with self._finding.setdefault(key, asyncio.Lock()):
-            if key not in self._known:
-                self._known[key] = await find()
-                while len(self._known) > SUITES_KEPT_MAX:
-                    oldest = next(iter(self._known))
-                    self._known.pop(oldest)
-                    self._finding.pop(oldest, None)
+        if key in self._known:
             return self._known[key]
+        lock, waiting = self._finding.get(key, (asyncio.Lock(), 0))
+        self._finding[key] = lock, waiting + 1
+        try:
+            async with lock:
+                if key not in self._known:
+                    self._known[key] = await find()
+                    while len(self._known) > SUITES_KEPT_MAX:
+                        self._known.pop(next(iter(self._known)))
+                return self._known[key]
+        finally:
+            lock, waiting = self._finding.pop(key)
+            if waiting > 1:
+                self._finding[key] = lock, waiting - 1
 
 
 def digest_of(*parts: bytes) -> str:
@@ -41,9 +48,3 @@ def digest_of(*parts: bytes) -> str:
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()
-
-
-def shared(name: str) -> dict[str, str]:
-    """A file that several modes ship into their sandboxes, by its name there."""
-    inside = resources.files("tiltyard.verify") / "inside"
-    return {name: (inside / name).read_text()}

@@ -2,23 +2,28 @@
 
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import lru_cache
+
+KEPT_MAX = 4096
 
 
 def matches(path: str, globs: Iterable[str]) -> bool:
     """Whether any of the globs matches the whole path.
 
-    `*` and `?` stay within one name, `**` crosses directories, a name without any slash and a
-    leading `**/` match at every depth only where they say so: `*.py` is the top directory's files,
-    `**/*.py` is all. Case counts. Letters in brackets are a set, as in a shell.
+    `*` and `?` stay within one name and `**` crosses directories: `*.py` is the top directory's
+    files, `**/*.py` is all, and `src/`, like `src/**`, all below it. A leading `./` says nothing.
+    Letters in brackets are a set, as in a shell; brackets that hold none stand for themselves. Case
+    counts.
     """
     return any(_pattern(glob).fullmatch(path) is not None for glob in globs)
 
 
-@cache
+@lru_cache(maxsize=KEPT_MAX)
 def _pattern(glob: str) -> re.Pattern[str]:
     out: list[str] = []
     at = 0
+    glob = glob.removeprefix("./")
+    glob = f"{glob}**" if glob.endswith("/") else glob
     while at < len(glob):
         if glob.startswith("**/", at):
             out.append("(?:.*/)?")
@@ -32,11 +37,24 @@ def _pattern(glob: str) -> re.Pattern[str]:
         elif glob[at] == "?":
             out.append("[^/]")
             at += 1
-        elif glob[at] == "[" and (end := glob.find("]", at + 2)) > 0:
-            inner = glob[at + 1 : end].replace("\\", "\\\\")
-            out.append(f"(?!/)[{'^' + inner[1:] if inner[0] == '!' else inner}]")
+        elif (end := glob.find("]", at + 2) if glob[at] == "[" else -1) > 0 and (
+            letters := _set(glob[at + 1 : end])
+        ):
+            out.append(letters)
             at = end + 1
         else:
             out.append(re.escape(glob[at]))
             at += 1
     return re.compile("".join(out), re.DOTALL)
+
+
+def _set(inner: str) -> str:
+    """A set of letters as a pattern; empty for what is none, such as a range from z to a."""
+    negated = inner[0] == "!"
+    escaped = re.sub(r"([\\\[\]^&|~])", r"\\\1", inner[negated:])
+    letters = f"(?!/)[{'^' * negated}{escaped}]"
+    try:
+        re.compile(letters)
+    except re.error:
+        return ""
+    return letters

@@ -1,9 +1,8 @@
 """Which paths would change an ordinary test run, whatever is in them. Pure."""
 
 import fnmatch
-import re
 import sys
-from functools import cache
+from collections.abc import Iterable
 
 _PROTECTED = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"),
@@ -15,6 +14,15 @@ _HARMLESS = frozenset({"test", "this", "antigravity", "idlelib", "turtledemo"})
 """Of the standard library, but nothing in a test run imports them: an agent's scratch `test.py`
 reaches for nothing."""
 _HIDING = (_RUNNERS | sys.stdlib_module_names) - _HARMLESS
+_TOOLS = frozenset(
+    {
+        *(".venv", "venv", ".tox", ".nox", "node_modules", ".git", ".hg", ".svn"),
+        *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"),
+    }
+)
+"""Directories of tools. Test runs collect nothing from them and import nothing from them, and what
+is in them is full of links and of other people's configuration."""
+_HOOKS = "hooks"
 
 
 def configures(path: str) -> bool:
@@ -29,28 +37,31 @@ def hides(path: str) -> bool:
     return path.split("/", 1)[0].removesuffix(".py") in _HIDING
 
 
-def matches(path: str, globs: tuple[str, ...]) -> bool:
-    """Whether a relative path matches one of the globs: `*` and `?` stay within one name, `**`
-    crosses directories, and a glob that ends in `/` means all below it."""
-    return any(_compiled(glob).fullmatch(path) for glob in globs)
+def of_a_tool(path: str, declared: Iterable[str] = ()) -> bool:
+    """Whether a path is inside a directory that a tool made for itself, such as `.venv`, and so can
+    change no test run, whatever it is. Git's hooks can. `declared` are paths or globs; a directory
+    that one of them names is none of a tool's own."""
+    parts = path.split("/")
+    for at, name in enumerate(parts[:-1]):
+        if name in _TOOLS:
+            named = any(name in each.split("/") for each in declared)
+            return not named and not (name == ".git" and parts[at + 1] == _HOOKS)
+    return False
 
 
-@cache
-def _compiled(glob: str) -> re.Pattern[str]:
-    pattern = ""
-    rest = glob.removeprefix("./")
-    rest = f"{rest}**" if rest.endswith("/") else rest
-    while rest:
-        if rest.startswith("**/"):
-            pattern, rest = pattern + "(?:.*/)?", rest[3:]
-        elif rest.startswith("**"):
-            pattern, rest = pattern + ".*", rest[2:]
-        elif rest[0] in "*?":
-            pattern, rest = pattern + ("[^/]*" if rest[0] == "*" else "[^/]"), rest[1:]
-        elif rest[0] == "[" and (closing := rest.find("]", 2)) > 0:
-            inner = rest[1:closing].replace("\\", "\\\\")
-            inner = f"^{inner[1:]}" if inner.startswith("!") else inner
-            pattern, rest = f"{pattern}(?!/)[{inner}]", rest[closing + 1 :]
-        else:
-            pattern, rest = pattern + re.escape(rest[0]), rest[1:]
-    return re.compile(pattern, re.DOTALL)
+def is_lock(path: str) -> bool:
+    """Whether a link is the one that Emacs makes beside a file it has open: `.#NAME`, to nowhere.
+    Nothing imports such a name."""
+    return path.rsplit("/", 1)[-1].startswith(".#")
+
+
+def left_by_python(path: str, content: bytes) -> bool:
+    """Whether it is a cache as Python writes it for any program that an agent runs.
+
+    Such a file counts only beside its source and by its source's time and size. Outside a
+    `__pycache__` directory, or made to be believed without a source, it is no cache.
+    """
+    if not (path.endswith(".pyc") and f"/{path}".rsplit("/", 2)[-2] == "__pycache__"):
+        return False
+    made_by_time = content[4:8] == bytes(4)
+    return len(content) > 16 and made_by_time

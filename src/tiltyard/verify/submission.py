@@ -14,15 +14,17 @@ from tiltyard.core.task import (
     Task,
 )
 from tiltyard.verify.evidence import plain
-from tiltyard.verify.signs import configures, hides
+from tiltyard.verify.signs import configures, hides, left_by_python, of_a_tool
 
 SOURCE_BYTES_MAX = 1024 * 1024
 WHOLE = "."
 """The path that stands for a submission as a whole."""
 SIGNS_MAX = 50
-_UNSAFE = frozenset({Odd.FIFO, Odd.DEVICE, Odd.HARD_LINK, Odd.TOO_LARGE, Odd.CHANGED})
-"""What would have hung, led astray or filled a verifier that copies whatever there is. The others
-are what work leaves behind: a server's socket, a directory without permissions."""
+UNSAFE = frozenset({Odd.FIFO, Odd.DEVICE, Odd.CHANGED})
+"""What would have hung or led astray a verifier that opens whatever there is. The others are what
+work leaves behind: a server's socket, a large data file, a directory without permissions."""
+_TESTS = frozenset({"tests", "test"})
+"""Where tests are laid: a link there would lead them, or whoever reads them, elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +103,13 @@ def _signs(task: Task, submission: Submission) -> Iterator[str]:
     files = task.hidden.files if isinstance(task.hidden, PytestSuite) else ()
     tests = frozenset(each.rsplit("/", 1)[-1] for each in files)
     for path in submission.links:
-        yield f"ships a link: {plain(path)}"
+        if path == wanted or path in _TESTS or _reach(tests, path, b""):
+            yield f"ships a link: {plain(path)}"
     for path, content in submission.files.items():
         if path != wanted and (reach := _reach(tests, path, content)):
             yield f"{reach}: {plain(path)}"
     for path, what in submission.odd.items():
-        if path == wanted or what in _UNSAFE:
+        if path == wanted or (what in UNSAFE and not of_a_tool(path)):
             yield f"ships what is no plain file ({what}): {plain(path)}"
         elif reach := _reach(tests, path, b""):
             yield f"{reach}: {plain(path)}"
@@ -115,7 +118,7 @@ def _signs(task: Task, submission: Submission) -> Iterator[str]:
 def _reach(tests: frozenset[str], path: str, content: bytes) -> str:
     """What a file of this path would do to an ordinary test run; empty when nothing."""
     name = path.rsplit("/", 1)[-1]
-    if _is_left_by_python(path, content):
+    if left_by_python(path, content) or of_a_tool(path):
         return ""
     if configures(path):
         return "ships a file that configures test runs"
@@ -124,15 +127,3 @@ def _reach(tests: frozenset[str], path: str, content: bytes) -> str:
     if hides(path):
         return "ships a module that hides an installed one"
     return ""
-
-
-def _is_left_by_python(path: str, content: bytes) -> bool:
-    """Whether it is a cache as Python writes it for any program that an agent runs.
-
-    Such a file counts only beside its source and by its source's time and size. Outside a
-    `__pycache__` directory, or made to be believed without a source, it is no cache.
-    """
-    if not (path.endswith(".pyc") and f"/{path}".rsplit("/", 2)[-2] == "__pycache__"):
-        return False
-    made_by_time = content[4:8] == bytes(4)
-    return len(content) > 16 and made_by_time

@@ -6,6 +6,7 @@ sandbox is tried once more in a new one, and the verdict says so; a second loss 
 fault without a reward.
 """
 
+import asyncio
 import secrets
 import time
 from collections.abc import Mapping
@@ -24,10 +25,10 @@ from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.dynamic.measures import DynamicMeasures
-from tiltyard.verify.found import Found
+from tiltyard.verify.found import Found, bounded
 from tiltyard.verify.judge.rubric import Judge
 from tiltyard.verify.overlay.mode import OverlayMode
-from tiltyard.verify.provenance import mode_of, provenance_of
+from tiltyard.verify.provenance import provenance_of
 from tiltyard.verify.script.mode import ScriptMode
 from tiltyard.verify.split.mode import SplitMode
 from tiltyard.verify.state.observe import StateChecks
@@ -117,21 +118,22 @@ class Verifier:
         started = time.monotonic()
         if seed is None:
             seed = secrets.randbits(48)  # the same for a second try: a loss is no new draw
+        told = await self._provenance(task)
         for attempt in range(1, TRIES + 1):
             try:
                 found = replace(await self._judge(task, submission, seed=seed), seed=seed)
                 for measure in self._measures:
                     more = await measure.measure(task, submission, found)
                     found = replace(found, components=(*found.components, *more))
-                return _verdict(task, found, self._provenance(task), attempt, started)
+                return _verdict(task, bounded(found), told, attempt, started)
             except GraderError as error:
-                return self._fault(Outcome.GRADER_FAULT, task, error, started)
+                return _fault(Outcome.GRADER_FAULT, told, error, started)
             except SandboxError as error:
                 _log.warning(
                     "verification_lost", task_id=task.id, attempt=attempt, error=str(error)
                 )
                 lost = error
-        return self._fault(Outcome.INFRA_FAULT, task, lost, started)
+        return _fault(Outcome.INFRA_FAULT, told, lost, started)
 
     async def observe(self, task: Task, sandbox: Sandbox) -> tuple[Component, ...]:
         """What the task asserts of the state in which an agent left its sandbox, if anything.
@@ -147,32 +149,24 @@ class Verifier:
         """Judges a task's own reference, by a script of the task's where files alone do not make
         it. Raises only when cancelled."""
         started = time.monotonic()
+        told = await self._provenance(task)
         try:
             if not isinstance(task.hidden, ScriptSuite):
                 return await self.verify(task, reference_of(task))
             found = await self._script.judge_reference(task)
-            return _verdict(task, found, self._provenance(task), 1, started)
+            return _verdict(task, bounded(found), told, 1, started)
         except GraderError as error:
-            return self._fault(Outcome.GRADER_FAULT, task, error, started)
+            return _fault(Outcome.GRADER_FAULT, told, error, started)
         except SandboxError as error:
-            return self._fault(Outcome.INFRA_FAULT, task, error, started)
+            return _fault(Outcome.INFRA_FAULT, told, error, started)
 
-    def _provenance(self, task: Task) -> Mapping[str, str]:
-        told = provenance_of(task, image=self._image)
+    async def _provenance(self, task: Task) -> Mapping[str, str]:
+        # In a thread: a suite may have megabytes, and its digest is remembered for few.
+        told = await asyncio.to_thread(provenance_of, task, image=self._image)
         more = {"static_tools": tool_versions()} if task.checks.static else {}
         if task.checks.rubric is not None and self._judge_name:
             more["judge"] = self._judge_name
         return MappingProxyType({**told, **more})
-
-    def _fault(self, outcome: Outcome, task: Task, error: Exception, started: float) -> Verdict:
-        return Verdict(
-            outcome=outcome,
-            detail=str(error),
-            task_unsound=isinstance(error, UnsoundTask),
-            provenance=self._provenance(task),
-            verifier=VERSIONS[mode_of(task.hidden)],
-            wall_s=time.monotonic() - started,
-        )
 
     async def _judge(self, task: Task, submission: Submission, *, seed: int) -> Found:
         if not 0 < task.time_limit_s <= TIME_LIMIT_S_MAX:
@@ -187,6 +181,19 @@ class Verifier:
         if isinstance(task.hidden, ScriptSuite):
             return await self._script.judge(task, submission)
         return await self._split.judge(task, submission, seed=seed)
+
+
+def _fault(
+    outcome: Outcome, provenance: Mapping[str, str], error: Exception, started: float
+) -> Verdict:
+    return Verdict(
+        outcome=outcome,
+        detail=str(error),
+        task_unsound=isinstance(error, UnsoundTask),
+        provenance=provenance,
+        verifier=VERSIONS[provenance["mode"]],
+        wall_s=time.monotonic() - started,
+    )
 
 
 def _verdict(

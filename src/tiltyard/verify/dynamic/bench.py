@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib import resources
 from types import TracebackType
 from typing import Self
 
@@ -25,8 +24,9 @@ from tiltyard.core.values import Value
 from tiltyard.core.verdict import CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, Run, ZygoteCells, ZygoteProgram
-from tiltyard.verify.evidence import plain
-from tiltyard.verify.split.candidate import Candidate, Gone, Reply, beside_the_loop, framed
+from tiltyard.verify.crossing import beside_the_loop, framed
+from tiltyard.verify.shipping import shared, shipped
+from tiltyard.verify.split.candidate import Candidate, Gone, Reply, words_of_reply
 from tiltyard.verify.split.inside import codec
 
 POLL_S = 0.01
@@ -73,9 +73,9 @@ class Session:
 
     async def begin(self) -> None:
         """Has it load nothing. Raises `SandboxError`: whatever goes wrong here is ours."""
-        self.candidate.ask(framed(("load", "empty", b"")))
-        if isinstance(await self.candidate.receive(), Gone):
-            raise SandboxError("a run ended before a solution came")
+        loaded = await self.load("empty", b"")
+        if isinstance(loaded, Gone) or loaded.kind != "loaded":
+            raise SandboxError(f"a run could not load nothing: {words_of_reply(loaded)}")
         self.start_s = self.counted_s()
 
     def counted_s(self) -> float:
@@ -100,16 +100,9 @@ class Bench:
 
     def __init__(self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec) -> None:
         """`spec` is what runs are limited by."""
-        split = resources.files("tiltyard.verify.split") / "inside"
-        own = resources.files(__package__) / "inside"
-        program = ZygoteProgram(
-            files={
-                "codec.py": (split / "codec.py").read_text(),
-                "candidate.py": (split / "candidate.py").read_text(),
-                "measured.py": (own / "measured.py").read_text(),
-            },
-            main="measured.py",
-        )
+        answering = shipped("tiltyard.verify.split.mode", "candidate.py")
+        files = shared() | answering | shipped(__name__, "measured.py")
+        program = ZygoteProgram(files=files, main="measured.py")
         self._cells = partial(
             ZygoteCells, provider, interpreter=interpreter, program=program, spec=spec
         )
@@ -281,10 +274,3 @@ class _Watch:
             self._session.run.kill()
             return
         self._timer = self._loop.call_later(POLL_S, self._look)
-
-
-def words_of_reply(reply: Reply | Gone) -> str:
-    """What a reply says, in words for evidence."""
-    if isinstance(reply, Gone):
-        return reply.evidence
-    return plain(" ".join(str(each) for each in (reply.kind, *reply.rest[:2])))

@@ -17,9 +17,10 @@ from tiltyard.core.task import CallSuite, Compare, Task
 from tiltyard.core.values import Value
 from tiltyard.core.verdict import Component, Evidence, Gap
 from tiltyard.verify.compare import same
-from tiltyard.verify.dynamic.bench import Bench, Called, Generator, words_of_reply
+from tiltyard.verify.crossing import LARGE_BYTES, beside_the_loop
+from tiltyard.verify.dynamic.bench import Bench, Called, Generator
 from tiltyard.verify.dynamic.growth_rule import CLEAR, Judged, Sample, Side, judge, noise_of
-from tiltyard.verify.split.candidate import LARGE_BYTES, Gone, Reply, beside_the_loop
+from tiltyard.verify.split.candidate import Gone, Reply, words_of_reply
 
 NAME = "growth"
 FLOOR_RUNS = 12
@@ -172,11 +173,10 @@ class GrowthMeter:
         both = ["reference", "solution"]
         together = min(tops.values())
         windows = [self._window(together, both)]
-        if max(tops.values()) >= together * STEP_HIGH:
+        if not self._is_clear(together, both):  # then what both finish says nothing
+            windows = [self._window(top, [side]) for side, top in tops.items()]
+        elif max(tops.values()) >= together * STEP_HIGH:
             ahead = max(tops, key=lambda side: tops[side])
-            behind = min(tops, key=lambda side: tops[side])
-            if not self._is_clear(together, both):  # then what both finish says nothing
-                windows = [self._window(together, [behind])]
             windows.append(self._window(tops[ahead], [ahead]))
         for number in range(FILL_POINTS):
             await self._fill_within(generator, windows[number % len(windows)])

@@ -49,6 +49,8 @@ TIME_TAIL = 40.0
 RISE_FROM_FLAT = 20.0
 """A compiled loop is so much quicker than one of Python's: a side that is flat may still hide a
 power under noise unless the other is this far above it."""
+WIDTH_MAX = 3.0
+"""In powers: one side's slope that is known no better says nothing; half of it, if that is more."""
 WIDE = 4.0
 """An interval that reaches beyond so many times what is allowed says nothing."""
 CUT_JUMP = 2.0
@@ -209,9 +211,13 @@ def _compare(rows: Sequence[_Row], reference: Points, solution: Points, toleranc
         judged = _decide(together, allowed, "the same inputs")
         if judged.side is not Side.UNRESOLVED or steep:
             return judged
-    if one is not None and other is not None:
+    if one is not None and other is not None and not (_is_vague(one) or _is_vague(other)):
         return _decide(_between(one, other), allowed, "inputs of different sizes")
-    return _unresolved(f"fewer than {POINTS_MIN} sizes give times above noise on both sides")
+    return _unresolved("too few sizes give times clearly above noise on both sides")
+
+
+def _is_vague(line: Line) -> bool:
+    return line.high - line.low > max(WIDTH_MAX, abs(line.slope) / 2)
 
 
 def _between(one: Line, other: Line) -> Line:

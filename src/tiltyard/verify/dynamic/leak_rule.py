@@ -36,6 +36,9 @@ COUNT_LIMIT = 0.004
 """Of descriptors, threads and processes for each call: one for 250."""
 HELD_BYTES_MIN = 2048.0
 """The cgroup's own count has files and the kernel's part in it, and moves in large steps."""
+GROWN_BYTES_MIN = 32_768.0
+"""Less than this in all is a few pages, which any process grows by in its first hundred calls."""
+_MEMORY = (Series.PRIVATE, Series.HELD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ class Trend:
 
     @property
     def unit(self) -> str:
-        return "bytes" if self.series in (Series.PRIVATE, Series.HELD) else "count"
+        return "bytes" if self.series in _MEMORY else "count"
 
     def curve(self) -> Curve:
         return Curve(
@@ -114,12 +117,14 @@ def _trend(series: Series, points: tuple[tuple[float, float], ...], limit: float
     calls = median(x for x, _ in last[-half:]) - median(x for x, _ in last[:half])
     above = line.low > limit
     goes_on = added > 0 and added >= GOES_ON * max(limit, line.low) * calls
+    grown = line.slope * (points[-1][0] - points[0][0])
+    leaks = above and goes_on and not (series in _MEMORY and grown < GROWN_BYTES_MIN)
     return Trend(
         series=series,
         line=line,
         limit=limit,
-        leaks=above and goes_on,
+        leaks=leaks,
         suspect=above or goes_on,
-        certain=above and goes_on and added >= STEADY * line.slope * calls,
+        certain=leaks and added >= STEADY * line.slope * calls,
         points=points,
     )

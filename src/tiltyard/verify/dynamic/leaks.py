@@ -12,9 +12,9 @@ from tiltyard.core.checks import Inputs, Leaks
 from tiltyard.core.errors import UnsoundTask
 from tiltyard.core.task import Task
 from tiltyard.core.verdict import CheckStatus, Component, Curve, Evidence, Gap
-from tiltyard.verify.dynamic.bench import Bench, Generator, Session, words_of_reply
+from tiltyard.verify.dynamic.bench import Bench, Generator, Session
 from tiltyard.verify.dynamic.leak_rule import Reading, Series, Trend, trends
-from tiltyard.verify.split.candidate import Gone, Reply
+from tiltyard.verify.split.candidate import Gone, Reply, words_of_reply
 
 NAME = "leaks"
 CALLS_MIN = 400

@@ -17,7 +17,7 @@ import structlog
 from tiltyard.core.errors import GraderError, SandboxError
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.task import Submission, Task
-from tiltyard.core.verdict import CheckStatus, Component, Evidence, Gap
+from tiltyard.core.verdict import Component, Evidence, Gap
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.dynamic import cost, growth, leaks
@@ -62,10 +62,7 @@ class DynamicMeasures:
         if not (checks.cost or checks.growth or checks.leaks):
             return ()
         taken = take(task, submission)
-        right = bool(found.checks) and all(
-            check.status is CheckStatus.PASSED for check in found.checks
-        )
-        may = right and not (found.problem or found.tamper or taken.problem)
+        may = found.all_passed and not (found.tamper or taken.problem)
         source, seed = taken.source, _seed(found)
         meters: list[tuple[Measure, Missing]] = []
         if checks.cost:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from tiltyard.core.checks import Rubric
 from tiltyard.core.errors import PolicyError
 from tiltyard.core.task import Submission, Task
-from tiltyard.core.verdict import CheckStatus, Component, Evidence, Gap
+from tiltyard.core.verdict import Component, Evidence, Gap
 from tiltyard.verify.evidence import plain
 from tiltyard.verify.found import Found
 
@@ -49,7 +49,7 @@ class Judge:
         rubric = task.checks.rubric
         if rubric is None or not rubric.criteria:
             return ()
-        if found.problem or not all(each.status is CheckStatus.PASSED for each in found.checks):
+        if not found.all_passed:
             return (_gap(Gap.NOT_POSSIBLE, "a wrong answer is not judged"),)
         said = ""
         for _ in range(TRIES):

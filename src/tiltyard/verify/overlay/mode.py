@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import partial
-from importlib import resources
 from types import TracebackType
 from typing import Self
 
@@ -27,7 +26,7 @@ from tiltyard.core.verdict import (
 )
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
-from tiltyard.verify.expected import Remembered, shared
+from tiltyard.verify.expected import Remembered
 from tiltyard.verify.found import Found
 from tiltyard.verify.overlay.canaries import Canary, Kind
 from tiltyard.verify.overlay.learning import Known, Trial, learn
@@ -35,6 +34,7 @@ from tiltyard.verify.overlay.plan import Plan, Tried, draw, parts_of, plan_of
 from tiltyard.verify.overlay.session import Report, request_of, run_tests
 from tiltyard.verify.overlay.tree import places_of, reference_tree, tests_of, tree_of
 from tiltyard.verify.provenance import suite_digest
+from tiltyard.verify.shipping import shared, shipped
 
 EXTRA_S = 2.0
 """Beside the tests themselves: laying the tree down and pytest's own start on a busy machine."""
@@ -52,10 +52,8 @@ _STARVED = frozenset({CheckStatus.TIMEOUT, CheckStatus.OOM})
 
 
 def _program() -> ZygoteProgram:
-    codec = resources.files("tiltyard.verify.split") / "inside" / "codec.py"
-    runner = resources.files(__package__) / "inside" / "runner.py"
-    files = {"codec.py": codec.read_text(), "runner.py": runner.read_text()}
-    return ZygoteProgram(files={**files, **shared("recorder.py")}, main="runner.py")
+    files = shared("channel.py", "recorder.py") | shipped(__name__, "runner.py")
+    return ZygoteProgram(files=files, main="runner.py")
 
 
 class OverlayMode:

@@ -15,8 +15,7 @@ from tiltyard.core.values import Value
 from tiltyard.core.verdict import CheckStatus
 from tiltyard.sandbox.streams import ChannelClosed
 from tiltyard.sandbox.zygotes import Run
-from tiltyard.verify.evidence import plain
-from tiltyard.verify.split.candidate import (
+from tiltyard.verify.crossing import (
     END_GRACE_S,
     HANG_GRACE_S,
     STATUS_OF,
@@ -24,6 +23,7 @@ from tiltyard.verify.split.candidate import (
     framed,
     words_of,
 )
+from tiltyard.verify.evidence import plain
 from tiltyard.verify.split.inside import codec
 
 MESSAGE_BYTES_MAX = 4 * MIB

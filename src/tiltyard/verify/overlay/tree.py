@@ -7,14 +7,16 @@ named, unless the task's own files have it just so: an agent leaves the whole pr
 import io
 import re
 import tokenize
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tiltyard.core.errors import UnsoundTask
 from tiltyard.core.execution import MIB
 from tiltyard.core.task import RepositorySuite, Submission
 from tiltyard.verify.evidence import plain
-from tiltyard.verify.signs import configures, hides, matches
+from tiltyard.verify.globs import matches
+from tiltyard.verify.signs import configures, hides, is_lock, left_by_python, of_a_tool
+from tiltyard.verify.submission import UNSAFE
 
 FILES_MAX = 5_000
 BYTES_MAX = 12 * MIB
@@ -94,6 +96,8 @@ def _counts(suite: RepositorySuite, path: str) -> bool:
         return False
     if path.startswith("tests/") or configures(path) or ".git" in path.split("/"):
         return False
+    if _of_a_tool(suite, path):
+        return False
     known = path in suite.base or path in suite.reference
     # An agent's own tests have no effect, and no excuse to speak of the test runner.
     return known or not (_hides(suite, path) or _TEST.fullmatch(path))
@@ -106,7 +110,7 @@ def _hides(suite: RepositorySuite, path: str) -> bool:
 
 def _unsafe(suite: RepositorySuite, submission: Submission) -> str:
     for path, target in submission.links.items():
-        if _counts(suite, path):
+        if _counts(suite, path) and not is_lock(path):
             return plain(f"unsafe artifact: {path} is a link to {target}")
     for path, what in submission.odd.items():
         if _counts(suite, path) or what == "too many":
@@ -135,18 +139,37 @@ def _bad_path(path: str) -> str:
 
 
 def _under_a_file(path: str, files: Mapping[str, bytes]) -> str:
-    above = path
-    while "/" in above:
-        above = above.rpartition("/")[0]
+    for above in _directories(path):
         if above in files:
             return plain(f"unsafe artifact: {above} is a file, and there is {path}")
     return ""
 
 
+def _directories(path: str) -> Iterator[str]:
+    """Those that a file is in, the nearest first."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
 def _signs(suite: RepositorySuite, submission: Submission, own: Mapping[str, bytes]) -> set[str]:
-    signs = {f"ships a link: {path}" for path in submission.links}
-    signs |= {f"ships something odd ({what}): {path}" for path, what in submission.odd.items()}
     names = {path.rsplit("/", 1)[-1] for path in suite.tests} - {"__init__.py"}
+    above = {up for path in (*own, *suite.reference) for up in _directories(path)}
+
+    def matters(path: str) -> bool:
+        """Whether what stands there, unread, would have been taken, or read by a test run."""
+        return (
+            (_counts(suite, path) and not is_lock(path))
+            or path in above
+            or bool(_sign(suite, submission, path, b"", names))
+        )
+
+    signs = {f"ships a link: {path}" for path in submission.links if matters(path)}
+    signs |= {
+        f"ships something odd ({what}): {path}"
+        for path, what in submission.odd.items()
+        if (what in UNSAFE and not _of_a_tool(suite, path)) or matters(path)
+    }
     for path, body in submission.files.items():
         if body in (suite.base.get(path), own.get(path), suite.reference.get(path)):
             continue
@@ -155,13 +178,21 @@ def _signs(suite: RepositorySuite, submission: Submission, own: Mapping[str, byt
             if names_the_runner(body) and not any(map(names_the_runner, before)):
                 signs.add(f"speaks of the test runner: {path}")
             continue
-        if sign := _sign(suite, submission, path, names):
+        if sign := _sign(suite, submission, path, body, names):
             signs.add(f"{sign}: {path}")
     return signs
 
 
-def _sign(suite: RepositorySuite, submission: Submission, path: str, names: set[str]) -> str:
+def _of_a_tool(suite: RepositorySuite, path: str) -> bool:
+    return of_a_tool(path, (*suite.sources, *suite.base))
+
+
+def _sign(
+    suite: RepositorySuite, submission: Submission, path: str, body: bytes, names: set[str]
+) -> str:
     """What a file that has no effect would have been for, in an ordinary test run."""
+    if left_by_python(path, body) or _of_a_tool(suite, path):
+        return ""
     if cached := _CACHED.fullmatch(path):
         # Whoever ran the project left these behind; one without its source is something else.
         source = f"{cached['directory']}{cached['name']}.py"

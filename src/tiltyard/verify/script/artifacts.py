@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from tiltyard.core.task import ScriptSuite, Submission
 from tiltyard.verify.globs import matches
+from tiltyard.verify.signs import is_lock, of_a_tool
 
 FILES_MAX = 20_000
 BYTES_MAX = 64 * 1024 * 1024
+SIGNS_MAX = 50
 RESERVED = ("/tests", "/logs", "/solution", "/dev", "/proc", "/sys", "/run", "/etc", "/usr")
 """Where a work directory cannot be: the verifier's own places, and the system's."""
 MODE = 0o755
@@ -30,13 +32,15 @@ def artifacts_of(suite: ScriptSuite, submission: Submission) -> Artifacts:
     """Takes the regular files that `artifacts` names.
 
     A link or a special file among them is refused, because what it stands for was never part of
-    what was submitted; elsewhere it has no effect. A path that leaves the work directory is
-    reported as tampering.
+    what was submitted; elsewhere it has no effect, and those of a tool's own directory, such as
+    `.venv`, are left out. A path that leaves the work directory is reported as tampering.
     """
-    tamper = [f"a path outside: {path[:200]!r}" for path in submission.files if not _inside(path)]
-    strange = {**submission.odd, **dict.fromkeys(submission.links, "link")}
-    for path, kind in sorted(strange.items()):
-        if matches(path, suite.artifacts):
+    outside = [path for path in submission.files if not _inside(path)]
+    tamper = [f"a path outside: {path[:200]!r}" for path in sorted(outside)[:SIGNS_MAX]]
+    links = dict.fromkeys((path for path in submission.links if not is_lock(path)), "link")
+    declared = (*suite.artifacts, *suite.base)
+    for path, kind in sorted({**submission.odd, **links}.items()):
+        if matches(path, suite.artifacts) and not of_a_tool(path, declared):
             return Artifacts(
                 files={}, problem=f"unsafe artifact: {path[:200]!r} is a {kind}", tamper=(*tamper,)
             )

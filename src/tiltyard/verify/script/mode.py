@@ -10,6 +10,7 @@ fault. One that was ended at a limit or by a signal may have been the solution's
 not get out of its 0 in this way: it is, if the script does get through with the reference.
 """
 
+import asyncio
 import posixpath
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,11 +24,11 @@ from tiltyard.core.task import ScriptSuite, Submission, Task
 from tiltyard.core.verdict import Assurance, Check, CheckStatus, Component, Evidence, Gap
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
+from tiltyard.verify.crossing import STATUS_OF
 from tiltyard.verify.evidence import plain
 from tiltyard.verify.found import Found
 from tiltyard.verify.script.artifacts import RESERVED, archive, artifacts_of
 from tiltyard.verify.script.reward_file import BYTES_MAX, DIRECTORY, JSON, TEXT, Written, read
-from tiltyard.verify.split.candidate import STATUS_OF
 
 CHECK_ID = "tests/test.sh"
 SCRIPT = "/tests/test.sh"
@@ -78,12 +79,12 @@ class ScriptMode:
         if not isinstance(suite, ScriptSuite):
             raise GraderError(f"task {task.id} has no suite for script mode")
         _check(task, suite)
-        taken = artifacts_of(suite, submission)
+        taken = await asyncio.to_thread(artifacts_of, suite, submission)
         if taken.problem:
             return Found(problem=taken.problem, tamper=taken.tamper)
         async with self._sandbox(task, suite) as sandbox:
             try:
-                await sandbox.files.upload(archive({suite.workdir: taken.files}), "/")
+                await _lay(sandbox, {suite.workdir: taken.files})
             except SandboxFileError as error:
                 return Found(problem=f"its files cannot be laid out: {error}", tamper=taken.tamper)
             session = await _run(task, suite, sandbox)
@@ -103,11 +104,9 @@ class ScriptMode:
         _check(task, suite)
         async with self._sandbox(task, suite) as sandbox:
             try:
-                await sandbox.files.upload(archive({suite.workdir: suite.reference}), "/")
+                await _lay(sandbox, {suite.workdir: suite.reference})
                 if suite.solve is not None:
-                    await sandbox.files.upload(
-                        archive({"solution": {"solve.sh": suite.solve}}), "/"
-                    )
+                    await _lay(sandbox, {"solution": {"solve.sh": suite.solve}})
             except SandboxFileError as error:
                 raise UnsoundTask(
                     f"task {task.id}: its reference cannot be laid out: {error}"
@@ -165,11 +164,10 @@ class ScriptMode:
             self._live += 1
             opened.callback(self._closed)
             opened.push_async_callback(sandbox.close)
-            own = {"tests": suite.tests, suite.workdir: suite.base}
             try:
                 for directory in (suite.workdir, DIRECTORY, "/tests"):
                     await sandbox.files.mkdir(directory, parents=True)
-                await sandbox.files.upload(archive(own), "/")
+                await _lay(sandbox, {"tests": suite.tests, suite.workdir: suite.base})
             except SandboxFileError as error:
                 raise UnsoundTask(
                     f"task {task.id}: its own files cannot be laid out: {error}",
@@ -179,6 +177,11 @@ class ScriptMode:
 
     def _closed(self) -> None:
         self._live -= 1
+
+
+async def _lay(sandbox: Sandbox, trees: Mapping[str, Mapping[str, bytes]]) -> None:
+    """Lays trees into a sandbox by their directories. Raises `SandboxFileError`."""
+    await sandbox.files.upload(await asyncio.to_thread(archive, trees), "/")
 
 
 def _check(task: Task, suite: ScriptSuite) -> None:

@@ -9,8 +9,9 @@ from tiltyard.core.task import CallCase, CallSuite, Compare
 from tiltyard.core.values import Value
 from tiltyard.core.verdict import Check, CheckStatus
 from tiltyard.verify.compare import accepted, same
-from tiltyard.verify.evidence import plain, shown
-from tiltyard.verify.split.candidate import Candidate, Gone, Reply, beside_the_loop, framed
+from tiltyard.verify.crossing import beside_the_loop, framed
+from tiltyard.verify.evidence import shown
+from tiltyard.verify.split.candidate import Candidate, Gone, Reply, first_name, raised_by, text_at
 
 SUITES_KEPT_MAX = 256
 SUITE_KEPT_BYTES_MAX = 256 * 1024
@@ -62,7 +63,7 @@ async def judge_calls(
     if isinstance(loaded, Gone):
         return _not_run(suite.cases, loaded.status, f"while loading: {loaded.evidence}")
     if loaded.kind != "loaded":
-        return _not_run(suite.cases, CheckStatus.EXCEPTION, f"while loading: {_raised(loaded)}")
+        return _not_run(suite.cases, CheckStatus.EXCEPTION, f"while loading: {raised_by(loaded)}")
     checks: list[Check] = []
     for case in suite.cases:
         replies: list[Reply] = []
@@ -107,22 +108,22 @@ def _check(case: CallCase, replies: list[Reply], *, tolerance: float) -> Check:
 def _judge(case: CallCase, replies: list[Reply], *, tolerance: float) -> tuple[CheckStatus, str]:
     for reply in replies:
         if reply.kind == "bad":
-            size = _words(reply, 0) == "size"
+            size = text_at(reply, 0) == "size"
             status = CheckStatus.OUTPUT_LIMIT if size else CheckStatus.BAD_VALUE_TYPE
-            return status, f"{_called(case)} gave {_words(reply, 1)}"
+            return status, f"{_called(case)} gave {text_at(reply, 1)}"
     *before, last = replies
     for reply in (*before, *(() if case.raises else (last,))):
         if reply.kind == "raised":
-            return CheckStatus.EXCEPTION, f"{_called(case)} raised {_raised(reply)}"
+            return CheckStatus.EXCEPTION, f"{_called(case)} raised {raised_by(reply)}"
     if not case.raises:
         return _judge_values(case, replies, tolerance=tolerance)
-    if last.kind == "raised" and _first_name(last) == case.raises:
+    if last.kind == "raised" and first_name(last) == case.raises:
         arguments = (last if len(replies) == 1 else replies[0]).rest[-1]
         if case.arguments_kept and not same(case.args, _tuple(arguments), tolerance=tolerance):
             changed = f"{_called(case)} changed its arguments to {shown(arguments)}"
             return CheckStatus.WRONG_ANSWER, changed
         return CheckStatus.PASSED, ""
-    got = _raised(last) if last.kind == "raised" else "nothing"
+    got = raised_by(last) if last.kind == "raised" else "nothing"
     return CheckStatus.WRONG_ANSWER, f"{_called(case)} raised {got}, expected {case.raises}"
 
 
@@ -155,18 +156,3 @@ def _called(case: CallCase) -> str:
     arguments = ", ".join(map(shown, case.args))
     steps = "".join(f".{call.name}(...)" for call in case.then[:3])
     return f"{case.target}({arguments}){steps}"
-
-
-def _raised(reply: Reply) -> str:
-    return f"{_first_name(reply)}: {_words(reply, 1)}"
-
-
-def _first_name(reply: Reply) -> str:
-    names = reply.rest[0] if reply.rest else None
-    name = names[0] if isinstance(names, list) and names else None
-    return plain(name) if isinstance(name, str) else "?"
-
-
-def _words(reply: Reply, index: int) -> str:
-    value = reply.rest[index] if len(reply.rest) > index else ""
-    return plain(value) if isinstance(value, str) else ""

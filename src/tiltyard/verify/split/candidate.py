@@ -2,46 +2,28 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from tiltyard.core.errors import SandboxDied
-from tiltyard.core.execution import MIB, Reason
+from tiltyard.core.execution import MIB
 from tiltyard.core.values import Value
 from tiltyard.core.verdict import CheckStatus
-from tiltyard.sandbox.ending import Ending
 from tiltyard.sandbox.streams import ChannelClosed
 from tiltyard.sandbox.zygotes import Run
+from tiltyard.verify.crossing import (
+    END_GRACE_S,
+    HANG_GRACE_S,
+    STATUS_OF,
+    beside_the_loop,
+    words_of,
+)
 from tiltyard.verify.evidence import plain
 from tiltyard.verify.split.inside import codec
 
-Argument = TypeVar("Argument")
-Result = TypeVar("Result")
-
 REPLY_BYTES_MAX = codec.BYTES_MAX - 65_536
 """Less than a message has: a reply is passed on to the tests inside one."""
-HANG_GRACE_S = 5.0
-"""After a run's own deadline; past this the sandbox, not the solution, is at fault."""
-END_GRACE_S = 2.0
 AHEAD_BYTES_MAX = 4 * MIB
 """Requests that may wait in a run's input; the supervisor ends a run at 16 MiB unread."""
-LARGE_BYTES = 8 * 1024
-"""A value of more than this is worked on beside the event loop, which must not wait for it."""
-
-STATUS_OF = {
-    Reason.EXIT: CheckStatus.NO_REPLY,
-    Reason.KILLED: CheckStatus.NO_REPLY,
-    Reason.SIGNAL: CheckStatus.CRASH,
-    Reason.WALL_TIMEOUT: CheckStatus.TIMEOUT,
-    Reason.CPU_TIMEOUT: CheckStatus.TIMEOUT,
-    Reason.IDLE_TIMEOUT: CheckStatus.TIMEOUT,
-    Reason.OOM: CheckStatus.OOM,
-    Reason.OUTPUT: CheckStatus.OUTPUT_LIMIT,
-    Reason.DISK: CheckStatus.NO_REPLY,
-    Reason.PIDS: CheckStatus.NO_REPLY,
-}
-"""What a run's end says of the solution in it. Other ends are losses of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,29 +117,32 @@ class Candidate:
         return Gone(status=STATUS_OF[ending.reason], evidence=words_of(ending, self._run))
 
 
-def framed(request: Value) -> bytes:
-    """A request as a candidate reads it. Raises `codec.BadValueError` when it cannot cross."""
-    return codec.frame(codec.encode(request))
-
-
 def _too_large(length: int) -> Gone:
     return Gone(status=CheckStatus.OUTPUT_LIMIT, evidence=f"a reply of {length} bytes")
 
 
-def words_of(ending: Ending, run: Run) -> str:
-    """How a run ended and the last that it said, for evidence."""
-    ended = {
-        Reason.SIGNAL: f"ended by signal {ending.signal}",
-        Reason.EXIT: f"exited with code {ending.exit_code} without an answer",
-    }.get(ending.reason, f"ended: {ending.reason}")
-    last = plain(run.stderr.result().text.strip()[-300:])
-    return f"{ended}; last output: {last}" if last else ended
+def first_name(reply: Reply) -> str:
+    """The class of the exception that a reply tells of, or the builtin one nearest to it."""
+    names = reply.rest[0] if reply.rest else None
+    name = names[0] if isinstance(names, list) and names else None
+    return plain(name) if isinstance(name, str) else "?"
 
 
-async def beside_the_loop(
-    size_bytes: int, work: Callable[[Argument], Result], argument: Argument
-) -> Result:
-    """Calls `work(argument)`, in a thread when what it is about is large."""
-    if size_bytes <= LARGE_BYTES:
-        return work(argument)
-    return await asyncio.to_thread(work, argument)
+def text_at(reply: Reply, index: int) -> str:
+    """A text of a reply, for evidence; empty where there is none."""
+    value = reply.rest[index] if len(reply.rest) > index else ""
+    return plain(value) if isinstance(value, str) else ""
+
+
+def raised_by(reply: Reply) -> str:
+    """The exception that a reply tells of, in words."""
+    return f"{first_name(reply)}: {text_at(reply, 1)}"
+
+
+def words_of_reply(reply: Reply | Gone) -> str:
+    """What a reply says, in words for evidence."""
+    if isinstance(reply, Gone):
+        return reply.evidence
+    if reply.kind == "raised":
+        return f"raised {raised_by(reply)}"
+    return plain(" ".join(str(each) for each in (reply.kind, *reply.rest[:2])))

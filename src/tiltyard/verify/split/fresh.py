@@ -7,8 +7,8 @@ from tiltyard.core.checks import Inputs
 from tiltyard.core.errors import UnsoundTask
 from tiltyard.core.task import CallCase, CallSuite, Compare, Task
 from tiltyard.core.values import Value
-from tiltyard.verify.evidence import plain
-from tiltyard.verify.split.candidate import Candidate, Gone, Reply, framed
+from tiltyard.verify.crossing import framed
+from tiltyard.verify.split.candidate import Candidate, Gone, Reply, words_of_reply
 
 FRESH_CASES_MAX = 1_000
 SIZES = (1, 3, 8, 20, 50)
@@ -35,10 +35,10 @@ async def generated(
     problem = f"task {task.id}: its generator of inputs, with seed {seed}, "
     loaded = await candidate.receive()
     if isinstance(loaded, Gone) or loaded.kind != "loaded":
-        raise UnsoundTask(f"{problem}cannot be loaded: {_words(loaded)}")
+        raise UnsoundTask(f"{problem}cannot be loaded: {words_of_reply(loaded)}")
     made = await candidate.receive()
     if isinstance(made, Gone) or made.kind != "value":
-        raise UnsoundTask(f"{problem}failed: {_words(made)}")
+        raise UnsoundTask(f"{problem}failed: {words_of_reply(made)}")
     several = made.rest[0]
     if not isinstance(several, list) or len(several) != inputs.fresh_cases:
         raise UnsoundTask(f"{problem}gave something else than inputs")
@@ -61,13 +61,15 @@ async def expected_by(
     problem = f"task {task.id}: its reference, on inputs of seed {seed}, "
     loaded = await candidate.receive()
     if isinstance(loaded, Gone) or loaded.kind != "loaded":
-        raise UnsoundTask(f"{problem}cannot be loaded: {_words(loaded)}")
+        raise UnsoundTask(f"{problem}cannot be loaded: {words_of_reply(loaded)}")
     cases: list[CallCase] = []
     compare, kept = _as_hidden(task, inputs.target)
     for number, args in enumerate(arguments):
         reply = await candidate.receive()
         if isinstance(reply, Gone) or reply.kind not in {"value", "raised"}:
-            raise UnsoundTask(f"{problem}gives no answer to input {number}: {_words(reply)}")
+            raise UnsoundTask(
+                f"{problem}gives no answer to input {number}: {words_of_reply(reply)}"
+            )
         raises = None if reply.kind == "value" else _first_name(reply)
         cases.append(
             CallCase(
@@ -98,9 +100,3 @@ def _as_hidden(task: Task, target: str) -> tuple[Compare, bool]:
 def _first_name(reply: Reply) -> str:
     names = reply.rest[0] if reply.rest else None
     return str(names[0]) if isinstance(names, list) and names else "BaseException"
-
-
-def _words(reply: Reply | Gone) -> str:
-    if isinstance(reply, Gone):
-        return reply.evidence
-    return plain(" ".join(str(each) for each in (reply.kind, *reply.rest[:2])))

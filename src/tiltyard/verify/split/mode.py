@@ -8,7 +8,6 @@ import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from importlib import resources
 from types import MappingProxyType, TracebackType
 from typing import Self
 
@@ -19,9 +18,10 @@ from tiltyard.core.task import CallSuite, Compare, ProgramSuite, PytestSuite, Su
 from tiltyard.core.verdict import Assurance, Check, CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
-from tiltyard.verify.expected import Remembered, digest_of, shared
+from tiltyard.verify.expected import Remembered, digest_of
 from tiltyard.verify.found import Found
 from tiltyard.verify.provenance import suite_digest
+from tiltyard.verify.shipping import shared, shipped
 from tiltyard.verify.split.calls import EncodedSuites, judge_calls, requests_of
 from tiltyard.verify.split.candidate import Candidate
 from tiltyard.verify.split.fresh import FRESH_CASES_MAX, expected_by, generated
@@ -53,11 +53,10 @@ def _key(task: Task) -> str:
 
 def program(main: str) -> ZygoteProgram:
     """What runs inside: `candidate.py` with a solution or `tester.py` with its tests."""
-    inside = resources.files(__package__) / "inside"
     tester = main == "tester.py"
-    names = ("codec.py", *(PROXIES if tester else ()), main)
-    files = {name: (inside / name).read_text() for name in names}
-    return ZygoteProgram(files=files | (shared("recorder.py") if tester else {}), main=main)
+    files = shared(*(("channel.py", "recorder.py") if tester else ()))
+    files |= shipped(__name__, *(PROXIES if tester else ()), main)
+    return ZygoteProgram(files=files, main=main)
 
 
 class SplitMode:

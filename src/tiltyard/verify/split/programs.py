@@ -16,8 +16,8 @@ from tiltyard.core.task import CompareOutput, ProgramCase, ProgramSuite, Task
 from tiltyard.core.verdict import Check, CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
+from tiltyard.verify.crossing import STATUS_OF
 from tiltyard.verify.evidence import plain
-from tiltyard.verify.split.candidate import STATUS_OF
 from tiltyard.verify.split.outputs import difference
 
 BUILD_S = 60.0
@@ -131,8 +131,7 @@ class Programs:
             words = f"{suite.run[0]} cannot be started: {plain(result.detail)}"
             return _check(case, CheckStatus.NO_REPLY, words)
         if result.reason is not Reason.EXIT:
-            ended = f"by signal {result.signal}" if result.signal else str(result.reason)
-            return _check(case, STATUS_OF[result.reason], f"ended: {ended}{last}")
+            return _check(case, STATUS_OF[result.reason], f"{_ended(task, result)}{last}")
         exited = f"exited with {result.exit_code}"
         if got is None:
             return _check(case, CheckStatus.OUTPUT_LIMIT, f"it printed too much; {exited}")
@@ -264,6 +263,15 @@ def _problem(suite: ProgramSuite) -> str:
 
 def _check(case: ProgramCase, status: CheckStatus, evidence: str) -> Check:
     return Check(id=case.id, status=status, evidence=evidence, weight=case.weight)
+
+
+def _ended(task: Task, result: ExecResult) -> str:
+    """How a program ended that did not exit."""
+    if result.reason is Reason.SIGNAL:
+        return f"ended by signal {result.signal}"
+    if result.reason is Reason.WALL_TIMEOUT:
+        return f"did not end within {task.time_limit_s:g} s"
+    return f"ended: {result.reason}"
 
 
 def _not_built(suite: ProgramSuite, built: ExecResult) -> tuple[Check, ...]:

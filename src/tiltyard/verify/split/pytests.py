@@ -21,15 +21,9 @@ from tiltyard.core.values import Value
 from tiltyard.core.verdict import Check, CheckStatus
 from tiltyard.sandbox.streams import ChannelClosed
 from tiltyard.sandbox.zygotes import Run
+from tiltyard.verify.crossing import HANG_GRACE_S, STATUS_OF, framed, words_of
 from tiltyard.verify.evidence import plain
-from tiltyard.verify.split.candidate import (
-    HANG_GRACE_S,
-    STATUS_OF,
-    Candidate,
-    Gone,
-    framed,
-    words_of,
-)
+from tiltyard.verify.split.candidate import Candidate, Gone, raised_by
 from tiltyard.verify.split.inside import codec
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
@@ -116,8 +110,8 @@ async def run_file(
     if isinstance(loaded, Gone):
         gone = loaded
     elif loaded.kind != "loaded":
-        why = f"while loading: {' '.join(str(each) for each in loaded.rest[:2])}"
-        gone = Gone(status=CheckStatus.EXCEPTION, evidence=plain(why))
+        why = f"while loading: {raised_by(loaded)}"
+        gone = Gone(status=CheckStatus.EXCEPTION, evidence=why)
     files = dict[Value, Value](suite.files.items())
     given: Value = None
     if fixed is not None:

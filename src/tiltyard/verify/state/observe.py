@@ -11,7 +11,6 @@ import base64
 import json
 import stat
 from collections.abc import Sequence
-from importlib import resources
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -21,16 +20,14 @@ from tiltyard.core.checks import StateCheck, StateKind
 from tiltyard.core.errors import SandboxDied, SandboxError, SandboxFileError, UnsoundTask
 from tiltyard.core.execution import MIB, SandboxSpec
 from tiltyard.core.files import FileKind
-from tiltyard.core.values import Value
 from tiltyard.core.verdict import Component, Evidence, Gap
 from tiltyard.sandbox.pool import Provider
-from tiltyard.sandbox.streams import ChannelClosed
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
+from tiltyard.verify.crossing import beside_the_loop, framed
 from tiltyard.verify.evidence import plain
-from tiltyard.verify.split import inside as split_inside
-from tiltyard.verify.split.candidate import framed
-from tiltyard.verify.split.inside import codec
+from tiltyard.verify.shipping import shared, shipped
+from tiltyard.verify.split.candidate import Candidate, Gone
 
 CONTENT_BYTES_MAX = MIB
 DATABASE_BYTES_MAX = 6 * MIB
@@ -53,13 +50,9 @@ class StateChecks:
         self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec, cells_max: int = 1
     ) -> None:
         """`spec` is what databases are opened under."""
-        here = resources.files(__package__) / "inside"
-        self._probe = (here / "probe.py").read_text()
+        self._probe = shipped(__name__, "probe.py")["probe.py"]
         self._python = interpreter.python
-        files = {
-            "codec.py": (resources.files(split_inside) / "codec.py").read_text(),
-            "rows.py": (here / "rows.py").read_text(),
-        }
+        files = shared("channel.py") | shipped(__name__, "rows.py")
         self._readers = ZygoteCells(
             provider,
             interpreter=interpreter,
@@ -201,23 +194,18 @@ class StateChecks:
         except SandboxFileError:
             log = b""
         async with self._readers.run(wall_s=QUERY_TIMEOUT_S) as run:
-            run.send(framed(("rows", database, log, check.query)))
-            try:
-                length = int.from_bytes(await run.channel.take(4), "little")
-                if length > codec.BYTES_MAX:
-                    raise Unmet("more rows than can be looked at")
-                answer: Value = codec.decode(await run.channel.take(length))
-            except ChannelClosed:
-                ending = await run.end()
-                raise Unmet(f"the database cannot be read: {ending.reason}") from None
-            except codec.BadBytesError:
-                raise Unmet("an answer outside the protocol") from None
-        match answer:
-            case ("rows", list(rows)):
+            reader = Candidate(run, deadline_s=QUERY_TIMEOUT_S)
+            request = ("rows", database, log, check.query)
+            reader.ask(await beside_the_loop(len(database) + len(log), framed, request))
+            reply = await reader.receive()
+        if isinstance(reply, Gone):
+            raise Unmet(f"the database cannot be read: {reply.status}, {reply.evidence}")
+        match reply.kind, reply.rest:
+            case "rows", (list(rows),):
                 got = tuple(tuple(map(str, row)) for row in rows if isinstance(row, list))
                 if got != check.rows:
                     raise Unmet(f"gave {plain(str(got[:5]))}")
-            case ("error", str(words)):
+            case "error", (str(words),):
                 raise Unmet(plain(words))
             case _:
                 raise Unmet("an answer outside the protocol")

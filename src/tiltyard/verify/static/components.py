@@ -7,7 +7,8 @@ and maxima are taken, no means, so splitting functions gains nothing.
     share of findings   1 - (n - n_ref) / (lines_ref / 10), lines_ref at least 25
     share of a size     1 up to `free` times the reference's, 0 from `worst` times, straight between
 
-each kept within 0 and 1. docs/rewards.md lists them.
+each kept within 0 and 1. Where a solution can run text, and the reference does not, what was read
+of it says nothing, and every share is 0. docs/rewards.md lists them.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,6 +22,18 @@ LINES_MIN = 25
 LINES_PER_FINDING = 10
 SIZE_FREE, SIZE_WORST = 1.5, 5.0
 COMPLEXITY_FREE, COMPLEXITY_WORST = 1.0, 3.0
+
+RUNS_TEXT = frozenset(
+    {
+        *("name exec", "name eval", "name compile", "attribute CodeType", "attribute FunctionType"),
+        *("module runpy", "module code", "module codeop", "module marshal", "module pickle"),
+        *("module importlib", "module imp", "module zipimport", "name __import__"),
+        *("attribute __import__", "computed", "module builtins", "name builtins"),
+        *("name __builtins__", "attribute __builtins__", "attribute __globals__"),
+        *("name __globals__", "name __subclasses__", "attribute __subclasses__"),
+    }
+)
+"""Kinds of dynamic code by which a solution can consist of code that no tool reads."""
 
 Numbers = Mapping[str, Mapping[str, float]]
 """By tool, what it counted."""
@@ -62,6 +75,17 @@ def _more_dynamic(own: Numbers, reference: Numbers) -> float:
     return sum(
         max(0.0, count - allowed.get(name, 0.0)) for name, count in own["dynamic_code"].items()
     )
+
+
+def _unread(own: Mapping[str, Result], reference: Mapping[str, Result]) -> tuple[str, ...]:
+    """By what a solution can run code from data where the reference does not."""
+    match own.get("dynamic_code"), reference.get("dynamic_code"):
+        case Report(numbers=mine), Report(numbers=theirs):
+            return tuple(
+                sorted(kind for kind in RUNS_TEXT & mine.keys() if not theirs.get(kind, 0.0))
+            )
+        case _:
+            return ()
 
 
 def _complexity_share(own: Numbers, reference: Numbers) -> float:
@@ -148,12 +172,16 @@ def components_of(
     """
     syntax = _syntax(own["syntax"], reference["syntax"])
     found = [syntax]
+    unread = _unread(own, reference)
     for measure in _MEASURES:
         if not own.keys() >= set(measure.tools):
             continue
         measured = _measured(measure, own, reference)
         if syntax.raw == 0.0 and measured.gap is not Gap.INFRA:
             measured = _gap(measure, Gap.NOT_POSSIBLE, "the source cannot be parsed")
+        elif unread and measured.normalised:
+            words = Evidence(message=f"it can run code that was not read: {', '.join(unread)}")
+            measured = replace(measured, normalised=0.0, evidence=(words, *measured.evidence))
         found.append(measured)
     return tuple(found)
 
@@ -165,7 +193,7 @@ def unmeasured(tools: tuple[str, ...], why: str) -> tuple[Component, ...]:
 
 
 def _syntax(own: Result, reference: Result) -> Component:
-    empty = Component(name="syntax", raw=None, unit="1 when it can be parsed")
+    empty = Component(name="syntax", raw=None, unit="(1: it can be parsed)")
     match own, reference:
         case Absent(why=why), _:
             return replace(empty, gap=Gap.INFRA, evidence=(Evidence(message=why),))

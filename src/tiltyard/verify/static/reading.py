@@ -9,7 +9,6 @@ check.
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -22,9 +21,10 @@ from tiltyard.core.values import Value
 from tiltyard.core.verdict import Evidence
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
+from tiltyard.verify.crossing import framed
 from tiltyard.verify.evidence import plain
-from tiltyard.verify.split import inside as split_inside
-from tiltyard.verify.split.candidate import Candidate, Gone, framed
+from tiltyard.verify.shipping import shared, shipped
+from tiltyard.verify.split.candidate import Candidate, Gone
 from tiltyard.verify.static.sources import Sources
 
 TYPES = "types"
@@ -140,9 +140,7 @@ class SourceReader:
 
 
 def _program(main: str, *others: str) -> ZygoteProgram:
-    inside = resources.files(__package__) / "inside"
-    files = {name: (inside / name).read_text() for name in (main, *others)}
-    files["codec.py"] = (resources.files(split_inside) / "codec.py").read_text()
+    files = shared("channel.py") | shipped(__name__, main, *others)
     programs = {"ruff": Path(find_ruff_bin())} if others else {}
     return ZygoteProgram(files=files, main=main, programs=programs)
 

@@ -6,7 +6,6 @@ the CPU time to read: a large input must not outweigh the work on it.
 
 import json
 import socket
-from typing import Any
 
 import candidate
 import codec
@@ -14,7 +13,7 @@ import codec
 
 def serve(channel: socket.socket) -> None:
     """Answers requests until there are no more."""
-    objects: dict[int, Any] = {}
+    objects = candidate.Objects()
     stream = channel.makefile("rb")
     while len(head := stream.read(4)) == 4:
         payload = stream.read(int.from_bytes(head, "little"))

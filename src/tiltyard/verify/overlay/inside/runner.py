@@ -13,38 +13,14 @@ The project shares this process and may forge any of it. Which tests must fail i
 import os
 import socket
 import sys
-from typing import Any
 
-import codec
+from channel import Channel
 from recorder import Recorder, options, pytest, warm_up
 
 WORKSPACE = "/workspace"
 # A project may have modules of these names; it must not find ours in their place.
-OURS = ("codec", "recorder")
+OURS = ("channel", "codec", "recorder")
 RUNNERS = {"pytest", "_pytest", "pluggy"}
-
-
-class Host:
-    """The channel to the host."""
-
-    def __init__(self, channel: socket.socket) -> None:
-        self.channel = channel
-
-    def exactly(self, count: int) -> bytes:
-        parts = []
-        while count:
-            part = self.channel.recv(min(count, 1 << 20))
-            if not part:
-                os._exit(0)  # the host is done with this run
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
-
-    def message(self) -> Any:
-        return codec.decode(self.exactly(int.from_bytes(self.exactly(4), "little")))
-
-    def say(self, message: tuple[Any, ...]) -> None:
-        self.channel.sendall(codec.frame(codec.encode(message)))
 
 
 def forget(paths: list[str], places: list[str]) -> None:
@@ -61,8 +37,8 @@ def forget(paths: list[str], places: list[str]) -> None:
 
 def serve(channel: socket.socket) -> None:
     """One pytest session over the tests of one tree."""
-    host = Host(channel)
-    _, paths, sizes, chosen, places = host.message()
+    host = Channel(channel)
+    _, paths, sizes, chosen, places = host.receive()
     for path, size in zip(paths, sizes, strict=True):
         target = os.path.join(WORKSPACE, path)
         os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -71,10 +47,10 @@ def serve(channel: socket.socket) -> None:
     os.chdir(WORKSPACE)
     sys.path[:0] = [os.path.normpath(os.path.join(WORKSPACE, place)) for place in places]
     forget(paths, places)
-    heard = Recorder(host.say)
+    heard = Recorder(host.send)
     arguments = [*options(WORKSPACE), f"--confcutdir={WORKSPACE}", *chosen]
     pytest.main(arguments, plugins=[heard])
-    host.say(("end", heard.ids, "\n".join(heard.errors)))
+    host.send(("end", heard.ids, "\n".join(heard.errors)))
 
 
 warm_up()

@@ -72,5 +72,5 @@ def serve(channel: socket.socket) -> None:
 
 warm_up()
 # A helper module of a task's tests may have one of these names.
-for _name in ("codec", "wire", "errors", "proxies"):
+for _name in ("codec", "channel", "wire", "errors", "proxies"):
     sys.modules.pop(_name, None)

@@ -3,13 +3,13 @@
 A reply is hostile: it is decoded within bounds, and what is unexpected about it ends the test.
 """
 
-import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import codec
+from channel import Channel
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 KEEP_OBJECTS = -1
@@ -35,7 +35,7 @@ class Place(NamedTuple):
     kind: str
 
 
-class Host:
+class Host(Channel):
     """The channel to the host, and through it to the solution."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Host:
     ) -> None:
         """`handle` says how what is no plain value goes to the solution; `find` what stands here
         for an object there, `function` for a function; `exception` makes one of what was raised."""
-        self.channel = channel
+        super().__init__(channel)
         self.handle = handle
         self.find = find
         self.exception = exception
@@ -73,19 +73,6 @@ class Host:
         if length > MESSAGE_BYTES_MAX:
             raise self.spoil(SolutionGone("a message over the bound"))
         return codec.decode(self.exactly(length))
-
-    def exactly(self, count: int) -> bytes:
-        parts = []
-        while count:
-            part = self.channel.recv(min(count, 1 << 20))
-            if not part:
-                os._exit(0)  # the host is done with this run
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
-
-    def send(self, message: Any) -> None:
-        self.channel.sendall(codec.frame(codec.encode(message)))
 
     def spoil(self, error: BaseException) -> BaseException:
         self.spoilt = self.spoilt or error

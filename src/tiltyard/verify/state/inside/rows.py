@@ -4,32 +4,20 @@ from the host: ("rows", database, its write-ahead log or b"", query)
 to the host:   ("rows", [[text, ...], ...]) | ("error", words)
 """
 
-import os
 import socket
 import sqlite3
 from typing import Any
 
-import codec
+from channel import Channel
 
 ROWS_MAX = 1000
 TEXT_MAX = 4096
 
 
-def exactly(channel: socket.socket, count: int) -> bytes:
-    parts = []
-    while count:
-        part = channel.recv(min(count, 1 << 20))
-        if not part:
-            os._exit(0)
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
-
-
 def serve(channel: socket.socket) -> None:
     """Answers one question."""
-    length = int.from_bytes(exactly(channel, 4), "little")
-    _, database, log, query = codec.decode(exactly(channel, length))
+    host = Channel(channel)
+    _, database, log, query = host.receive()
     for name, content in (("db", database), ("db-wal", log)):
         if content:
             with open(f"/workspace/{name}", "wb") as file:
@@ -38,7 +26,7 @@ def serve(channel: socket.socket) -> None:
         answer: tuple[Any, ...] = ("rows", rows(query))
     except (sqlite3.Error, OverflowError, UnicodeError, MemoryError) as error:
         answer = ("error", f"{type(error).__name__}: {error}"[:TEXT_MAX])
-    channel.sendall(codec.frame(codec.encode(answer)))
+    host.send(answer)
 
 
 def rows(query: str) -> list[list[str]]:

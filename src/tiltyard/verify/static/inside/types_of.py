@@ -10,7 +10,7 @@ import socket
 import tokenize
 from typing import Any
 
-import codec
+from channel import Channel
 from mypy import api
 
 Files = list[tuple[str, bytes]]
@@ -63,13 +63,10 @@ def types(files: Files) -> Any:
 
 def serve(channel: socket.socket) -> None:
     """Answers requests, as analyse.py does."""
+    host = Channel(channel)
     files: Files = []
     while True:
-        header = channel.recv(4, socket.MSG_WAITALL)
-        if len(header) < 4:
-            return
-        payload = channel.recv(int.from_bytes(header, "little"), socket.MSG_WAITALL)
-        request = codec.decode(payload)
+        request = host.receive()
         if request[0] == "files":
             files = [(path, source) for path, source in request[2]]
             reply: Any = ("taken",)
@@ -78,7 +75,7 @@ def serve(channel: socket.socket) -> None:
                 reply = types(files)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - hostile sources: theirs
                 reply = ("failed", f"{type(error).__name__}: {error}"[:MESSAGE_CHARACTERS_MAX])
-        channel.sendall(codec.frame(codec.encode(reply)))
+        host.send(reply)
 
 
 def warm() -> None:
