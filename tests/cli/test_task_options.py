@@ -102,6 +102,7 @@ def test_a_run_records_all_that_a_reward_rests_on(tiltyard: Tiltyard, tmp_path: 
         (kept,) = reader.iter_trajectories()
     verdict = kept.verdict
     assert (kept.reward.value, kept.reward.parts) == (0.75, {"tests": 0.5, "judge": 0.25})
+    assert kept.reward.gates == {"graded": True, "untampered": True, "correct": True}
     assert kept.weights is not None
     assert kept.versions["weights"] == kept.weights.digest
     assert kept.versions["verifier"] == verdict.verifier == "split-2"

@@ -343,3 +343,29 @@ def test_bounds_say_what_a_scripts_number_is_worth() -> None:
 
 def values(rewards: tuple[Reward, ...]) -> list[float | None]:
     return [None if each.value is None else round(each.value, 9) for each in rewards]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "gates"),
+    [
+        (graded(2, 2), {"graded": True, "untampered": True, "correct": True}),
+        (graded(1, 2), {"graded": True, "untampered": True, "correct": False}),
+        (
+            replace(graded(2, 2), tamper=("x",)),
+            {"graded": True, "untampered": False, "correct": True},
+        ),
+        (
+            Verdict(outcome=Outcome.INFRA_FAULT),
+            {"graded": False, "untampered": True, "correct": False},
+        ),
+    ],
+)
+def test_the_gates_are_told(verdict: Verdict, gates: dict[str, bool]) -> None:
+    assert reward_of(verdict).gates == gates
+    assert "correct" not in reward_of(verdict, Weights(gate=False)).gates
+
+
+def test_components_may_be_all_that_counts() -> None:
+    weights = Weights(tests=0.0, components={"style": ComponentWeight(weight=1.0)})
+    style = Component(name="style", raw=3, normalised=0.5)
+    assert reward_of(graded(1, 1, (style,)), weights).value == 0.5

@@ -108,6 +108,8 @@ def document(verdict: Verdict, reward: Reward) -> Mapping[str, object]:
             "evidence": list(_evidence(verdict)),
             "versions": versions(verdict),
             "why": reward.why,
+            "parts": reward.parts,
+            "gates": reward.gates,
             "detail": verdict.detail,
             "assurance": verdict.assurance,
             "components": verdict.components,

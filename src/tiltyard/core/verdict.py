@@ -165,3 +165,6 @@ class Reward:
     parts: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """What the tests and each component that counted added to `value`, before it was rounded
     down; empty where nothing was weighed, as for a fault, tampering, or in older records."""
+    gates: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    """What has to hold before anything is paid, and whether it did: `graded`, `untampered`, and
+    `correct` where the weights demand it; empty in records of schema 3 or earlier."""

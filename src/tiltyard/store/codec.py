@@ -24,8 +24,8 @@ SCHEMA = 4
 """Raised whenever a record is written in a form that an older reader would refuse or misread."""
 READABLE = frozenset({1, 2, 3, 4})
 """Those of schema 1 lack the prompt, and those of 1 and 2 a verdict's components, assurance,
-baseline and provenance and a reward's parts, and those before 4 the weights themselves: each has a
-default that says so."""
+baseline and provenance and a reward's parts, and those before 4 a reward's gates and the weights
+that made it: each has a default that says so."""
 
 Json: TypeAlias = Any
 Encode: TypeAlias = Callable[[Any], Json]

@@ -29,6 +29,8 @@ class Found:
     """Measures beside the checks, such as a script's own number."""
     assurance: Assurance | None = None
     cpu_s: float = 0.0
+    seed: int | None = None
+    """Of what measures draw; None where each draws its own."""
     provenance: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """What it depends on, such as `suite` (a digest) and `seed` (of fresh inputs)."""
 

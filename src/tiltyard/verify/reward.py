@@ -8,7 +8,7 @@ by no doing of theirs, counts for nobody in it.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import assert_never
 
@@ -42,7 +42,10 @@ def rewards_of_group(verdicts: Sequence[Verdict], weights: Weights = DEFAULT) ->
     weight says that this is worth 0, and one that was not measured at all.
     """
     dropped = _dropped(verdicts, weights)
-    return tuple(_reward(verdict, weights, dropped) for verdict in verdicts)
+    return tuple(
+        replace(_reward(verdict, weights, dropped), gates=_gates(verdict, weights))
+        for verdict in verdicts
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,13 @@ def _reward(verdict: Verdict, weights: Weights, dropped: Mapping[str, str]) -> R
     if tests.share is None:
         return Reward(value=None, why=tests.words)
     return _weighed(verdict, weights, dropped, tests, tests.share)
+
+
+def _gates(verdict: Verdict, weights: Weights) -> Mapping[str, bool]:
+    gates = {"graded": verdict.outcome is Outcome.GRADED, "untampered": not verdict.tamper}
+    if weights.gate:
+        gates["correct"] = gates["graded"] and _tests(verdict, weights).full
+    return MappingProxyType(gates)
 
 
 def _weighed(

@@ -121,7 +121,7 @@ class Verifier:
         told = await self._provenance(task)
         for attempt in range(1, TRIES + 1):
             try:
-                found = await self._judge(task, submission, seed=seed)
+                found = replace(await self._judge(task, submission, seed=seed), seed=seed)
                 for measure in self._measures:
                     more = await measure.measure(task, submission, found)
                     found = replace(found, components=(*found.components, *more))
@@ -208,8 +208,14 @@ def _verdict(
         detail=found.problem or again,
         assurance=found.assurance,
         baseline=task.baseline,
-        provenance=MappingProxyType({**found.provenance, **provenance}),
+        provenance=MappingProxyType({**_seeds(task, found), **found.provenance, **provenance}),
         verifier=VERSIONS[provenance["mode"]],
         wall_s=time.monotonic() - started,
         cpu_s=found.cpu_s,
     )
+
+
+def _seeds(task: Task, found: Found) -> Mapping[str, str]:
+    """The seed, where something was drawn from it."""
+    drawn = task.checks.inputs is not None and found.seed is not None
+    return {"seed": str(found.seed)} if drawn else {}

@@ -63,14 +63,14 @@ class DynamicMeasures:
             return ()
         taken = take(task, submission)
         may = found.all_passed and not (found.tamper or taken.problem)
-        source = taken.source
+        source, seed = taken.source, _seed(found)
         meters: list[tuple[Measure, Missing]] = []
         if checks.cost:
-            meters.append((self._cost(task, source), cost.without))
+            meters.append((self._cost(task, source, seed), cost.without))
         if checks.growth is not None:
-            meters.append((self._growth(task, source), _missing(growth.NAME)))
+            meters.append((self._growth(task, source, seed), _missing(growth.NAME)))
         if checks.leaks is not None:
-            meters.append((self._leaks(task, source), _missing(leaks.NAME)))
+            meters.append((self._leaks(task, source, seed), _missing(leaks.NAME)))
         components: list[Component] = []
         for measure, missing in meters:
             if not may:
@@ -81,18 +81,18 @@ class DynamicMeasures:
                 components += await _taken(measure, missing, task)
         return tuple(components)
 
-    def _cost(self, task: Task, source: bytes) -> "Measure":
-        return cost.CostMeter(self._bench, task, source, seed=_seed()).measure
+    def _cost(self, task: Task, source: bytes, seed: int) -> "Measure":
+        return cost.CostMeter(self._bench, task, source, seed=seed).measure
 
-    def _growth(self, task: Task, source: bytes) -> "Measure":
+    def _growth(self, task: Task, source: bytes, seed: int) -> "Measure":
         async def measure() -> tuple[Component, ...]:
-            return (await growth.GrowthMeter(self._bench, task, source, seed=_seed()).measure(),)
+            return (await growth.GrowthMeter(self._bench, task, source, seed=seed).measure(),)
 
         return measure
 
-    def _leaks(self, task: Task, source: bytes) -> "Measure":
+    def _leaks(self, task: Task, source: bytes, seed: int) -> "Measure":
         async def measure() -> tuple[Component, ...]:
-            return (await leaks.LeakMeter(self._bench, task, source, seed=_seed()).measure(),)
+            return (await leaks.LeakMeter(self._bench, task, source, seed=seed).measure(),)
 
         return measure
 
@@ -101,8 +101,8 @@ Measure = Callable[[], Awaitable[tuple[Component, ...]]]
 Missing = Callable[[Gap, str], tuple[Component, ...]]
 
 
-def _seed() -> int:
-    return secrets.randbits(32)
+def _seed(found: Found) -> int:
+    return secrets.randbits(32) if found.seed is None else found.seed
 
 
 def _missing(name: str) -> Missing:
