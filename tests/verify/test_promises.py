@@ -222,7 +222,7 @@ ADDED = st.dictionaries(
         [
             *("conftest.py", "tests/conftest.py", "tests/test_square.py", "tests/test.sh"),
             *("pytest.ini", "pyproject.toml", "setup.cfg", "sitecustomize.py", "x.pth"),
-            *("pytest.py", "json.py", "os.py", "solution/__init__.py", "tests/__init__.py"),
+            *("pytest.py", "json.py", "os.py", "solution/other.py", "tests/__init__.py"),
             *("logs/verifier/reward.txt", "reward.txt", "reward.json", "0.out", "checker.py"),
         ]
     ),
