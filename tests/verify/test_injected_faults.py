@@ -137,11 +137,20 @@ async def test_a_disk_of_ours_that_is_full_pays_nobody_and_costs_nobody(
 BREAKS = {
     "aborts": "import os, sys\nif b'7' in open(sys.argv[3], 'rb').read():\n    os.abort()\n",
     "raises": "import sys\nif b'7' in open(sys.argv[3], 'rb').read():\n    raise OSError\n",
-    "hangs": "import sys\nwhile b'7' in open(sys.argv[3], 'rb').read():\n    pass\n",
 }
 COMPARES = """
 sys.exit(open(sys.argv[2], 'rb').read() != open(sys.argv[3], 'rb').read())
 """
+
+
+async def test_an_output_that_hangs_its_checker_is_worth_nothing(verifier: Verifier) -> None:
+    """It costs the checker all its time, which a submission must not buy a fault with."""
+    hangs = "import sys\nwhile b'7' in open(sys.argv[3], 'rb').read():\n    pass\n"
+    checked = replace(PROGRAM, compare=CompareOutput.CHECKER, checker=hangs + COMPARES)
+    verdict = await verifier.verify(
+        replace(CASES["program"].judged, hidden=checked), answer("print(7)")
+    )
+    assert (verdict.outcome, value_of(verdict)) == (Outcome.GRADED, 0.0), verdict
 
 
 @pytest.mark.parametrize("broken", BREAKS)
