@@ -51,7 +51,14 @@ def cases() -> list[Any]:
     except FileNotFoundError:
         absent = pytest.mark.skip(reason="the shared cases are not beside the repository")
         return [pytest.param({}, marks=absent, id="shared cases")]
-    return [pytest.param(case, id=case["id"]) for case in kept]
+    # The verifier is tried on all of them in tests/verify; here it is about their way there.
+    seen: set[str] = set()
+    params = []
+    for case in kept:
+        marks = [pytest.mark.long] if case["kind"] in seen else []
+        seen.add(case["kind"])
+        params.append(pytest.param(case, id=case["id"], marks=marks))
+    return params
 
 
 @pytest.mark.parametrize("case", cases())

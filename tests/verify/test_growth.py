@@ -71,11 +71,14 @@ async def test_functions_land_on_the_right_side(
     assert 1 - len(wrong) / measured >= RIGHT_SHARE_MIN, wrong
 
 
+@pytest.mark.long
 async def test_as_steep_as_its_reference(verifier: Verifier) -> None:
-    got = components(await verdict_on(verifier, TASK, SORTED))["growth"]
-    assert got.normalised == 1.0, got.evidence
-    assert [curve.name for curve in got.curves] == ["solution", "reference"]
-    assert all(curve.points for curve in got.curves)
+    """Of the pairs that are hardest to tell, so most of three times says it, not each."""
+    found = [components(await verdict_on(verifier, TASK, SORTED))["growth"] for _ in range(3)]
+    right = [each for each in found if each.normalised == 1.0]
+    assert len(right) >= 2, [each.evidence for each in found]
+    assert [curve.name for curve in right[0].curves] == ["solution", "reference"]
+    assert all(curve.points for curve in right[0].curves)
 
 
 async def test_quick_for_small_inputs_only(verifier: Verifier) -> None:

@@ -115,7 +115,15 @@ async def test_a_sandbox_lost_once_changes_no_verdict_and_lost_always_there_is_n
 
 
 @EACH_MODE
-@pytest.mark.parametrize("disk_bytes", [4096, 16 * 1024, 64 * 1024, MIB])
+@pytest.mark.parametrize(
+    "disk_bytes",
+    [
+        pytest.param(4096, marks=pytest.mark.long),
+        16 * 1024,
+        pytest.param(64 * 1024, marks=pytest.mark.long),
+        pytest.param(MIB, marks=pytest.mark.long),
+    ],
+)
 async def test_a_disk_of_ours_that_is_full_pays_nobody_and_costs_nobody(
     provider: NativeProvider, mode: str, disk_bytes: int
 ) -> None:
@@ -143,6 +151,7 @@ sys.exit(open(sys.argv[2], 'rb').read() != open(sys.argv[3], 'rb').read())
 """
 
 
+@pytest.mark.long
 async def test_an_output_that_hangs_its_checker_is_worth_nothing(verifier: Verifier) -> None:
     """It costs the checker all its time, which a submission must not buy a fault with."""
     hangs = "import sys\nwhile b'7' in open(sys.argv[3], 'rb').read():\n    pass\n"

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.sandbox, pytest.mark.asyncio(loop_sc
 # The verifier is open for the whole module on purpose: no example may depend on another.
 PROPERTY = settings(
     deadline=None,
-    max_examples=10,
+    max_examples=6,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 VALUES = (-3, 0, 4, 250)
@@ -110,6 +110,11 @@ def modes() -> dict[str, Mode]:
 
 MODES = modes()
 EACH_MODE = pytest.mark.parametrize("mode", MODES)
+SAMPLED = frozenset({"calls", "overlay"})
+DRAWN_IN_EACH_MODE = pytest.mark.parametrize(
+    "mode",
+    [mode if mode in SAMPLED else pytest.param(mode, marks=pytest.mark.long) for mode in MODES],
+)
 
 
 async def verdict_of(
@@ -133,7 +138,7 @@ async def test_the_reference_is_paid_in_full_and_nothing_done_earns_nothing(
     assert value_of(nothing) == 0.0
 
 
-@EACH_MODE
+@DRAWN_IN_EACH_MODE
 @PROPERTY
 @given(
     wrong=st.dictionaries(
@@ -187,7 +192,7 @@ HOSTILE = (
 )
 
 
-@EACH_MODE
+@DRAWN_IN_EACH_MODE
 @PROPERTY
 @given(
     snippets=st.lists(st.sampled_from(HOSTILE), min_size=1, max_size=3),
@@ -239,7 +244,7 @@ ADDED = st.dictionaries(
 )
 
 
-@EACH_MODE
+@DRAWN_IN_EACH_MODE
 @PROPERTY
 @given(files=ADDED, right=st.booleans())
 async def test_adding_files_never_raises_a_score(
@@ -255,7 +260,7 @@ async def test_adding_files_never_raises_a_score(
     assert verdict.passed <= alone.passed
 
 
-@EACH_MODE
+@DRAWN_IN_EACH_MODE
 @PROPERTY
 @given(
     emptied=st.sets(st.sampled_from(["tests/test_square.py", "tests/test_visible.py", "test.sh"])),
