@@ -45,7 +45,7 @@ soak: peers $(INSTALLED)  ## crash for SOAK_S seconds, then make and destroy SOA
 	$(PY) -m pytest -m soak --soak-s $(SOAK_S) --soak-cycles $(SOAK_CYCLES) --timeout 0 -rP $(PYTEST_ARGS)
 
 verify-long: $(INSTALLED)  ## every cheat on every suite, all of HumanEval and all samples of a model (about 5 minutes)
-	$(PY) -m pytest tests/verify tests/cli -m long $(PYTEST_ARGS)
+	$(PY) -m pytest tests/verify tests/cli tests/bench -m long $(PYTEST_ARGS)
 
 measures: $(INSTALLED)  ## measure how well growth and leaks are told, over all their programs REPEATS times
 	$(PY) -m pytest tests/verify -m collection --verify-repeats $(REPEATS) --timeout 0 -rP $(PYTEST_ARGS)

@@ -62,6 +62,7 @@ def rows_of(path: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.sandbox
+@pytest.mark.long
 def test_a_quick_run_measures_everything(repository: Path, tmp_path: Path) -> None:
     output = tmp_path / "results.json"
     with started(repository, "--quick", "--output", str(output)) as bench:

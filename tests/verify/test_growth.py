@@ -25,10 +25,7 @@ from verify.tasks import SPEC
 pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 SECONDS_MAX = 3.0
-SAMPLE = (
-    *("linear beside linear", "quadratic beside linear"),
-    *("log beside quadratic", "quadratic beside log"),
-)
+SAMPLE = ("linear beside linear", "quadratic beside log")
 RIGHT_SHARE_MIN = 0.9
 TASK = measured_task(
     MERGE_SORT,

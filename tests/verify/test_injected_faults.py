@@ -119,9 +119,9 @@ async def test_a_sandbox_lost_once_changes_no_verdict_and_lost_always_there_is_n
     "disk_bytes",
     [
         pytest.param(4096, marks=pytest.mark.long),
-        16 * 1024,
+        pytest.param(16 * 1024, marks=pytest.mark.long),
         pytest.param(64 * 1024, marks=pytest.mark.long),
-        pytest.param(MIB, marks=pytest.mark.long),
+        MIB,
     ],
 )
 async def test_a_disk_of_ours_that_is_full_pays_nobody_and_costs_nobody(

@@ -110,7 +110,7 @@ def modes() -> dict[str, Mode]:
 
 MODES = modes()
 EACH_MODE = pytest.mark.parametrize("mode", MODES)
-SAMPLED = frozenset({"calls", "overlay"})
+SAMPLED = frozenset({"calls"})
 DRAWN_IN_EACH_MODE = pytest.mark.parametrize(
     "mode",
     [mode if mode in SAMPLED else pytest.param(mode, marks=pytest.mark.long) for mode in MODES],
