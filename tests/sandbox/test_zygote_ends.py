@@ -219,7 +219,7 @@ async def test_a_zygote_that_cannot_start(provider: NativeProvider, spec: Sandbo
     ) as opened:
         with pytest.raises(SandboxError, match="No module named 'no_such_module'"):
             await once(opened, "answer = 1")
-        assert opened.cells == 0
+        assert opened.sandboxes == 0
     assert supervisors() == []
 
 
@@ -251,7 +251,7 @@ async def test_what_is_killed_from_outside_is_a_loss_of_ours(
         ended = await run.ended()
     assert ended.reason is Reason.SANDBOX_DIED
     assert await once(cells, "answer = 2") == "2"
-    assert cells.cells == 1
+    assert cells.sandboxes == 1
 
 
 async def test_an_out_of_memory_kill_explains_a_lost_cell(

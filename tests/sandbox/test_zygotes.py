@@ -82,7 +82,7 @@ async def test_runs_of_one_cell_share_nothing(cells: ZygoteCells) -> None:
     assert 0 < float(first) < 1, first
     assert drawn != first, "each run has random numbers of its own"
     assert await same_cell(cells) == cell, "it was the same cell all the time"
-    assert cells.cells == 1
+    assert cells.sandboxes == 1
 
 
 async def test_generators_that_outlive_a_fork_are_seeded_anew(
@@ -251,7 +251,7 @@ async def test_a_run_without_an_end_is_refused(cells: ZygoteCells) -> None:
         with pytest.raises(ValueError, match="needs a time limit"):
             async with cells.run(wall_s=wall_s):
                 pass
-    assert cells.cells == 0
+    assert cells.sandboxes == 0
 
 
 async def test_one_run_at_a_time_in_each_cell(provider: NativeProvider, spec: SandboxSpec) -> None:
@@ -272,9 +272,9 @@ async def test_one_run_at_a_time_in_each_cell(provider: NativeProvider, spec: Sa
         async with asyncio.TaskGroup() as group:
             for _ in range(10):
                 group.create_task(use(opened))
-        assert opened.cells == 2
+        assert opened.sandboxes == 2
     assert most == 2
-    assert opened.cells == 0
+    assert opened.sandboxes == 0
     assert supervisors() == []
 
 
@@ -290,7 +290,7 @@ async def test_cancelling_a_run_at_any_moment(cells: ZygoteCells) -> None:
                 await asyncio.sleep(0)
             task.cancel()
     assert await once(cells, "answer = 1") == "1"
-    assert cells.cells == len(supervisors()) == 1
+    assert cells.sandboxes == len(supervisors()) == 1
 
 
 async def test_closing_ends_what_runs_and_refuses_what_waits(
@@ -329,4 +329,4 @@ async def test_a_provider_that_has_ended(cells: ZygoteCells, provider: NativePro
     await provider.aclose()
     with pytest.raises(SandboxError):
         await once(cells, "answer = 1")
-    assert cells.cells == 0
+    assert cells.sandboxes == 0

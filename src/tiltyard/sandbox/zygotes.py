@@ -222,8 +222,8 @@ class ZygoteCells:
             await asyncio.shield(self._discard(sandbox))
 
     @property
-    def cells(self) -> int:
-        """How many cells live."""
+    def sandboxes(self) -> int:
+        """How many cells live, each a sandbox."""
         return len(self._all)
 
     @asynccontextmanager

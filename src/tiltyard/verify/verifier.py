@@ -10,10 +10,9 @@ import asyncio
 import secrets
 import time
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from dataclasses import replace
-from types import MappingProxyType, TracebackType
-from typing import Protocol, Self
+from types import MappingProxyType
+from typing import Protocol
 
 import structlog
 
@@ -29,6 +28,7 @@ from tiltyard.verify.found import Found, bounded
 from tiltyard.verify.judge.rubric import Judge
 from tiltyard.verify.overlay.mode import OverlayMode
 from tiltyard.verify.provenance import provenance_of
+from tiltyard.verify.room import Room
 from tiltyard.verify.script.mode import ScriptMode
 from tiltyard.verify.split.mode import SplitMode
 from tiltyard.verify.state.observe import StateChecks
@@ -54,7 +54,7 @@ class Measure(Protocol):
         ...
 
 
-class Verifier:
+class Verifier(Room):
     """Verifies tasks of every kind. Use with `async with`; safe to call concurrently."""
 
     def __init__(
@@ -79,33 +79,12 @@ class Verifier:
         self._state = StateChecks(provider, interpreter=interpreter, spec=spec)
         self._static = StaticChecks(provider, interpreter=interpreter, spec=spec)
         self._dynamic = DynamicMeasures(provider, interpreter=interpreter, spec=spec)
-        self._rooms = (
-            *(self._split, self._overlay, self._script),
-            *(self._state, self._static, self._dynamic),
-        )
         self._measures: tuple[Measure, ...] = (self._static, self._dynamic)
         self._judge_name = "" if judge is None else judge.name
         if judge is not None:
             self._measures += (judge,)
-        self._opened = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        for room in self._rooms:
-            await self._opened.enter_async_context(room)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._opened.__aexit__(kind, error, trace)
-
-    @property
-    def sandboxes(self) -> int:
-        """How many sandboxes it has now."""
-        return sum(room.sandboxes for room in self._rooms)
+        modes = (self._split, self._overlay, self._script)
+        super().__init__(*modes, self._state, self._static, self._dynamic)
 
     async def verify(
         self, task: Task, submission: Submission, *, seed: int | None = None

@@ -14,8 +14,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import Self
 
 from tiltyard.core.checks import Inputs
 from tiltyard.core.errors import SandboxError, UnsoundTask
@@ -25,6 +23,7 @@ from tiltyard.core.verdict import CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, Run, ZygoteCells, ZygoteProgram
 from tiltyard.verify.crossing import beside_the_loop, framed
+from tiltyard.verify.room import Room
 from tiltyard.verify.shipping import shared, shipped
 from tiltyard.verify.split.candidate import Candidate, Gone, Reply, words_of_reply
 from tiltyard.verify.split.inside import codec
@@ -95,7 +94,7 @@ class Session:
         return await self.candidate.receive()
 
 
-class Bench:
+class Bench(Room):
     """Use with `async with`, and by one measure at a time: each would disturb the others."""
 
     def __init__(self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec) -> None:
@@ -108,25 +107,7 @@ class Bench:
         )
         self._measured = self._cells(cells_max=1)
         self._generators = self._cells(cells_max=1)
-        self._opened = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        await self._opened.enter_async_context(self._measured)
-        await self._opened.enter_async_context(self._generators)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._opened.__aexit__(kind, error, trace)
-
-    @property
-    def sandboxes(self) -> int:
-        """How many sandboxes it has now."""
-        return self._measured.cells + self._generators.cells
+        super().__init__(self._measured, self._generators)
 
     @asynccontextmanager
     async def session(self, *, wall_s: float) -> AsyncIterator[Session]:

@@ -8,9 +8,6 @@ verdict.
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Self
 
 import structlog
 
@@ -23,36 +20,20 @@ from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.dynamic import cost, growth, leaks
 from tiltyard.verify.dynamic.bench import Bench, NotCountedError
 from tiltyard.verify.found import Found
+from tiltyard.verify.room import Room
 from tiltyard.verify.submission import take
 
 _log = structlog.get_logger(__name__)
 
 
-class DynamicMeasures:
+class DynamicMeasures(Room):
     """Cost, growth and leaks. Use with `async with`; safe to call concurrently: they take turns."""
 
     def __init__(self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec) -> None:
         """`spec` is what solutions are measured under; one is measured at a time."""
         self._bench = Bench(provider, interpreter=interpreter, spec=spec)
         self._turn = asyncio.Lock()
-        self._opened = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        await self._opened.enter_async_context(self._bench)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._opened.__aexit__(kind, error, trace)
-
-    @property
-    def sandboxes(self) -> int:
-        """How many sandboxes it has now."""
-        return self._bench.sandboxes
+        super().__init__(self._bench)
 
     async def measure(
         self, task: Task, submission: Submission, found: Found

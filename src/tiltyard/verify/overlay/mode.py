@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
-from types import TracebackType
-from typing import Self
 
 from tiltyard.core.errors import GraderError, UnsoundTask
 from tiltyard.core.execution import SandboxSpec
@@ -37,6 +35,7 @@ from tiltyard.verify.overlay.plan import Plan, Tried, parts_of
 from tiltyard.verify.overlay.session import Report, request_of, run_tests
 from tiltyard.verify.overlay.tree import places_of, reference_tree, tests_of, tree_of
 from tiltyard.verify.provenance import suite_digest
+from tiltyard.verify.room import Room
 from tiltyard.verify.shipping import shared, shipped
 
 EXTRA_S = 2.0
@@ -56,7 +55,7 @@ def _program() -> ZygoteProgram:
     return ZygoteProgram(files=files, main="runner.py")
 
 
-class OverlayMode:
+class OverlayMode(Room):
     """Judges repository tasks. Use with `async with`; safe to call concurrently."""
 
     def __init__(
@@ -77,23 +76,7 @@ class OverlayMode:
         )
         self._rng = rng or secrets.SystemRandom()
         self._known = Remembered[Known]()
-
-    async def __aenter__(self) -> Self:
-        await self._cells.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._cells.__aexit__(kind, error, trace)
-
-    @property
-    def sandboxes(self) -> int:
-        """How many sandboxes it has now."""
-        return self._cells.cells
+        super().__init__(self._cells)
 
     async def judge(self, task: Task, submission: Submission) -> Found:
         """Runs the hidden suite. Raises `GraderError` or `SandboxError` when the fault is ours."""

@@ -106,7 +106,7 @@ class SplitMode:
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
         cells = (self._candidates, self._testers, self._generators)
-        return sum(each.cells for each in cells) + self._programs.sandboxes
+        return sum(each.sandboxes for each in cells) + self._programs.sandboxes
 
     async def judge(self, task: Task, submission: Submission, *, seed: int | None = None) -> Found:
         """Runs the hidden suite, and what the task's generator makes of `seed`: None draws one.

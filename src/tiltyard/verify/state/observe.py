@@ -11,8 +11,7 @@ import base64
 import json
 import stat
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import re2
 
@@ -26,6 +25,7 @@ from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
 from tiltyard.verify.crossing import beside_the_loop, framed
 from tiltyard.verify.evidence import plain
+from tiltyard.verify.room import Room
 from tiltyard.verify.shipping import shared, shipped
 from tiltyard.verify.split.candidate import Candidate, Gone
 
@@ -43,7 +43,7 @@ class Unmet(Exception):
     """An assertion does not hold, with why."""
 
 
-class StateChecks:
+class StateChecks(Room):
     """Looks at sandboxes that agents left. Use with `async with`; safe to call concurrently."""
 
     def __init__(
@@ -60,23 +60,7 @@ class StateChecks:
             spec=spec,
             cells_max=cells_max,
         )
-
-    async def __aenter__(self) -> Self:
-        await self._readers.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._readers.__aexit__(kind, error, trace)
-
-    @property
-    def sandboxes(self) -> int:
-        """How many sandboxes it has now."""
-        return self._readers.cells
+        super().__init__(self._readers)
 
     async def observe(self, sandbox: Sandbox, checks: Sequence[StateCheck]) -> Component:
         """One component, `state`: the weighted share of the checks that hold, each as evidence.

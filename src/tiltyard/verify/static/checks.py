@@ -4,8 +4,6 @@ import hashlib
 from collections import OrderedDict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from types import TracebackType
-from typing import Self
 
 import structlog
 
@@ -16,6 +14,7 @@ from tiltyard.core.verdict import Component
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.found import Found
+from tiltyard.verify.room import Room
 from tiltyard.verify.static.components import components_of, unmeasured
 from tiltyard.verify.static.reading import TYPES, Failed, Result, SourceReader
 from tiltyard.verify.static.sources import PYTHON, Sources, sources_of
@@ -43,7 +42,7 @@ def tool_versions() -> str:
     return ", ".join(found)
 
 
-class StaticChecks:
+class StaticChecks(Room):
     """Measures what sources show. Use with `async with`; safe to call concurrently."""
 
     def __init__(
@@ -54,23 +53,7 @@ class StaticChecks:
             provider, interpreter=interpreter, spec=spec, cells_max=cells_max
         )
         self._references: OrderedDict[str, dict[str, Result]] = OrderedDict()
-
-    async def __aenter__(self) -> Self:
-        await self._reader.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._reader.__aexit__(kind, error, trace)
-
-    @property
-    def sandboxes(self) -> int:
-        """How many sandboxes it has now."""
-        return self._reader.sandboxes
+        super().__init__(self._reader)
 
     async def measure(
         self, task: Task, submission: Submission, found: Found

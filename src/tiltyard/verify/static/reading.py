@@ -7,12 +7,11 @@ check.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Self, TypeAlias
+from types import MappingProxyType
+from typing import TypeAlias
 
 from ruff import find_ruff_bin
 
@@ -23,6 +22,7 @@ from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
 from tiltyard.verify.crossing import framed
 from tiltyard.verify.evidence import plain
+from tiltyard.verify.room import Room
 from tiltyard.verify.shipping import shared, shipped
 from tiltyard.verify.split.candidate import Candidate, Gone
 from tiltyard.verify.static.sources import Sources
@@ -61,7 +61,7 @@ class Absent:
 Result: TypeAlias = Report | Failed | Absent
 
 
-class SourceReader:
+class SourceReader(Room):
     """Kept interpreters with the tools imported. Use with `async with`."""
 
     def __init__(
@@ -82,25 +82,7 @@ class SourceReader:
             spec=spec,
             cells_max=1,
         )
-        self._opened = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        await self._opened.enter_async_context(self._tools)
-        await self._opened.enter_async_context(self._types)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._opened.__aexit__(kind, error, trace)
-
-    @property
-    def sandboxes(self) -> int:
-        """How many sandboxes it has now."""
-        return self._tools.cells + self._types.cells
+        super().__init__(self._tools, self._types)
 
     async def read(self, sources: Sources, tools: Sequence[str]) -> dict[str, Result]:
         """What each of these tools says. Raises `SandboxError` when the fault is ours."""
