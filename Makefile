@@ -28,9 +28,8 @@ help:  ## list the targets
 demo: $(INSTALLED)  ## watch a model get better at repairing code (about 12 minutes)
 	.venv/bin/tiltyard demo $(DEMO_ARGS)
 
-test: peers fuzzers $(INSTALLED) lint  ## run every check and every test, then the quick ones of the sandbox as an ordinary user
-	$(PY) -m pytest $(PYTEST_ARGS)
-	scripts/test-as-user -m "sandbox and not slow" $(PYTEST_ARGS)
+test: peers fuzzers $(INSTALLED) lint  ## run every check and every test, and the quick ones of the sandbox as an ordinary user too
+	$(PY) scripts/test_all.py $(PYTEST_ARGS)
 
 test-user: $(INSTALLED)  ## every sandbox test, the slow ones too, as an ordinary user
 	scripts/test-as-user $(PYTEST_ARGS)
@@ -45,7 +44,7 @@ soak: peers $(INSTALLED)  ## crash for SOAK_S seconds, then make and destroy SOA
 	$(PY) -m pytest -m soak --soak-s $(SOAK_S) --soak-cycles $(SOAK_CYCLES) --timeout 0 -rP $(PYTEST_ARGS)
 
 verify-long: $(INSTALLED)  ## every cheat on every suite, all of HumanEval and all samples of a model (about 5 minutes)
-	$(PY) -m pytest tests/verify tests/cli tests/bench -m long $(PYTEST_ARGS)
+	$(PY) -m pytest tests/verify tests/cli tests/bench tests/native -m long $(PYTEST_ARGS)
 
 measures: $(INSTALLED)  ## measure how well growth and leaks are told, over all their programs REPEATS times
 	$(PY) -m pytest tests/verify -m collection --verify-repeats $(REPEATS) --timeout 0 -rP $(PYTEST_ARGS)

@@ -15,6 +15,7 @@ from tasks.directories import FUNCTION, PROGRAM, REPOSITORY, SCRIPT, lay
 pytestmark = [pytest.mark.slow, pytest.mark.sandbox]
 
 GONE_S_MAX = 20
+SAMPLED = ("split",)
 FOR_EVER = "while True:\n    pass\n"
 LIMIT = "time_limit_s = 60\n"
 HALVES: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
@@ -34,7 +35,10 @@ HALVES: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("mode", HALVES)
+@pytest.mark.parametrize(
+    "mode",
+    [mode if mode in SAMPLED else pytest.param(mode, marks=pytest.mark.long) for mode in HALVES],
+)
 def test_killed_half_way_it_gives_no_number_and_leaves_nothing(
     start: Callable[..., "subprocess.Popen[str]"], tmp_path: Path, mode: str
 ) -> None:

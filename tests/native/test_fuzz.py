@@ -97,6 +97,7 @@ def test_a_missing_bound_is_found(fuzz: Fuzz, inputs: Path, sources: Path) -> No
     assert "AddressSanitizer: use-after-poison" in done.stdout
 
 
+@pytest.mark.long
 def test_a_leaking_request_is_found(fuzz: Fuzz, inputs: Path, sources: Path) -> None:
     spoil(sources / "frames.c", "free(*each);", "(void)*each;")
     (inputs / "supervisor" / "many").write_bytes(seeds.many_refused())

@@ -35,7 +35,7 @@ def cases() -> list[Any]:
     return [pytest.param(case, id=case["id"]) for case in kept]
 
 
-@pytest.fixture(params=["calls", "pytest"])
+@pytest.fixture(params=[pytest.param("calls", marks=pytest.mark.long), "pytest"])
 def judged(request: pytest.FixtureRequest) -> Task:
     """The cases' own task, with their tests as calls and as they are."""
     if request.param == "calls":

@@ -83,7 +83,11 @@ def cases() -> dict[str, Case]:
 
 
 CASES = cases()
-EACH_MODE = pytest.mark.parametrize("mode", CASES)
+SAMPLED = ("pytest", "script")
+EACH_MODE = pytest.mark.parametrize(
+    "mode",
+    [mode if mode in SAMPLED else pytest.param(mode, marks=pytest.mark.long) for mode in CASES],
+)
 
 
 @EACH_MODE
