@@ -285,6 +285,12 @@ def test_a_measure_without_the_references_is_dropped_when_relative() -> None:
     assert reward_of(graded(1, 1, (lacking,)), relative).value == 1.0
 
 
+def test_a_name_that_nothing_has_is_told_with_what_may_be_meant() -> None:
+    misspelt = replace(weighed(), components=MappingProxyType({"stile": ComponentWeight(weight=1)}))
+    assert "did you mean style?" in reward_of(graded(1, 1, (component("style", 1),)), misspelt).why
+    assert "mean" not in reward_of(graded(1, 1, (component("growth", 1),)), misspelt).why
+
+
 def test_what_could_not_be_resolved_counts_for_nobody_or_is_worth_nothing() -> None:
     noisy = Component(name="style", raw=None, gap=Gap.UNRESOLVED)
     group = (graded(1, 1, (component("style", 0.5),)), graded(1, 1, (noisy,)))

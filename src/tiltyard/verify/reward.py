@@ -9,6 +9,7 @@ by no doing of theirs, counts for nobody in it.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import assert_never
 
@@ -165,10 +166,17 @@ def _dropped(verdicts: Sequence[Verdict], weights: Weights) -> dict[str, str]:
         if any(one is not None and one.gap is Gap.INFRA for one in seen):
             found[name] = "a fault of ours in this group"
         elif Gap.INFRA in gaps:
-            found[name] = "not measured in this group"
+            found[name] = f"not measured in this group{_meant(name, judged)}"
         elif Gap.UNRESOLVED in gaps and each.unresolved is Unresolved.DROP:
             found[name] = _UNRESOLVED
     return found
+
+
+def _meant(name: str, judged: Sequence[Verdict]) -> str:
+    """Of what was measured, what a name may have been meant for."""
+    measured = sorted({each.name for verdict in judged for each in verdict.components})
+    near = [] if name in measured else get_close_matches(name, measured, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _gap(component: Component | None, weight: ComponentWeight) -> Gap | None:
