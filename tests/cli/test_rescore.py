@@ -12,6 +12,7 @@ import zstandard
 
 from sample_records import sample_trajectory
 from tiltyard.cli.rescore import rescore
+from tiltyard.config import Settings
 from tiltyard.core.errors import UsageError
 from tiltyard.core.ids import GroupId, RolloutId, TaskId
 from tiltyard.core.trajectory import Trajectory
@@ -217,10 +218,19 @@ async def test_wrong_usage_is_told(
     assert taken.read_text() == "mine"
 
 
+async def test_no_run_named_means_the_newest(
+    run: Path, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = await rescore(None, weights, None, Settings(runs_dir=run.parent), as_json=True)
+    assert (code, json.loads(capsys.readouterr().out)["changed"]) == (0, 2)
+    with pytest.raises(UsageError, match="there is no run"):
+        await rescore(None, weights, None, Settings(runs_dir=tmp_path / "none"), as_json=True)
+
+
 async def test_a_file_that_is_there_is_never_written_over(run: Path, weights: Path) -> None:
     before = contents(run)
     with pytest.raises(UsageError, match="exists already"):
-        await rescore(run, weights, run / "index.sqlite", as_json=True)
+        await rescore(run, weights, run / "index.sqlite", Settings(), as_json=True)
     assert contents(run) == before
 
 

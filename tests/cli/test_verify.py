@@ -153,6 +153,8 @@ class TestTheCommand:
         lay(task, {"task.toml": toml, "tests/inputs.py": "raise ValueError('no')\n"})
         done = tiltyard("verify", task, lay(tmp_path / "left", RIGHT))
         assert "state: 1 not looked at" in done.stdout, done.stderr
+        if json.loads(tiltyard("doctor", "--json").stdout)["enforced"]["memory"] != "cgroup":
+            pytest.skip("no cgroup counts here what an ordinary user's sandboxes use")
         assert "by a fault of ours or of the task: growth, leaks" in done.stdout
         assert done.stdout.count("none (infra)") == 1
 

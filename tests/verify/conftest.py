@@ -3,8 +3,10 @@ so that what one submission leaves behind would show in the next one's verdict."
 
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
+from tiltyard.core.execution import Enforcement, Limit
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.verify.verifier import Verifier
 from verify.tasks import SPEC
@@ -22,3 +24,16 @@ async def verifier(provider: NativeProvider) -> AsyncIterator[Verifier]:
         provider, interpreter=provider.interpreter, spec=SPEC, cells_max=2
     ) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def by_cgroup(provider: NativeProvider) -> bool:
+    """Whether cgroups hold and count what is used here, or only limits of each process."""
+    return provider.enforced[Limit.MEMORY] is Enforcement.CGROUP
+
+
+@pytest.fixture(scope="module")
+def billed(by_cgroup: bool) -> None:
+    """For tests of what is counted from outside."""
+    if not by_cgroup:
+        pytest.skip("no cgroup counts here what an ordinary user's sandboxes use")

@@ -130,6 +130,7 @@ async def cost(verifier: Verifier, source: str, kind: str) -> Component:
     return got
 
 
+@pytest.mark.usefixtures("billed")
 async def test_hidden_cpu_time_is_billed(verifier: Verifier) -> None:
     honest = await cost(verifier, HONEST, "cost_cpu")
     ratios: dict[str, float] = {}
@@ -140,6 +141,7 @@ async def test_hidden_cpu_time_is_billed(verifier: Verifier) -> None:
     assert {way for way, ratio in ratios.items() if not 0.5 < ratio < 2.0} == set(), ratios
 
 
+@pytest.mark.usefixtures("billed")
 async def test_hidden_memory_is_billed(verifier: Verifier) -> None:
     size = f"SIZE = {24 << 20}\n"
     honest = await cost(verifier, size + HELD, "cost_memory")
@@ -151,6 +153,7 @@ async def test_hidden_memory_is_billed(verifier: Verifier) -> None:
     assert {way for way, ratio in ratios.items() if not 0.7 < ratio < 1.4} == set(), ratios
 
 
+@pytest.mark.usefixtures("billed")
 async def test_what_goes_through_files_is_billed(verifier: Verifier) -> None:
     source = """
     def f(n):
@@ -167,6 +170,7 @@ async def test_what_goes_through_files_is_billed(verifier: Verifier) -> None:
     assert 0.9 < got.raw / (2 * len(CASES) * (8 << 20)) < 1.3
 
 
+@pytest.mark.usefixtures("billed")
 async def test_as_good_as_its_reference(verifier: Verifier) -> None:
     task = measured_task(HONEST, Checks(cost=True), cases=CASES)
     got = components(await verdict_on(verifier, task, HONEST + "\n# another text\n"))
@@ -182,6 +186,14 @@ async def test_as_good_as_its_reference(verifier: Verifier) -> None:
 async def test_nothing_is_measured_of_a_wrong_answer(verifier: Verifier) -> None:
     verdict = await verdict_on(verifier, CPU_TASK, "def f(n):\n    return 7\n")
     assert [each.gap for each in verdict.components] == [Gap.NOT_POSSIBLE] * 4
+
+
+async def test_where_nothing_counts_it_says_so(verifier: Verifier, by_cgroup: bool) -> None:
+    if by_cgroup:
+        pytest.skip("cgroups count here")
+    verdict = await verdict_on(verifier, CPU_TASK, QUICK)
+    assert [each.gap for each in verdict.components] == [Gap.UNRESOLVED] * 4
+    assert all("no cgroup counts" in each.evidence[0].message for each in verdict.components)
 
 
 async def test_nothing_is_measured_unasked(verifier: Verifier) -> None:

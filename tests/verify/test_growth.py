@@ -22,7 +22,12 @@ from verify.growth_functions import (
 from verify.measured import components, measured_task, verdict_on
 from verify.tasks import SPEC
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.slow,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.usefixtures("billed"),
+]
 
 SECONDS_MAX = 3.0
 SAMPLE = ("linear beside linear", "quadratic beside log")

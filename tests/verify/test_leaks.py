@@ -25,6 +25,7 @@ def wrong(program: Program, component: Component) -> str:
     return "" if program.leaks in said else f"{program.name}: {said}"
 
 
+@pytest.mark.usefixtures("billed")
 class TestMeasured:
     pytestmark = sandboxed
 

@@ -231,6 +231,7 @@ sys.exit(len(counted) != 12)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("billed")  # a limit of each process is only a MemoryError of the checker's
 async def test_no_output_gets_out_of_its_zero_by_being_too_much_for_the_checker(
     verifier: Verifier,
 ) -> None:

@@ -259,8 +259,11 @@ def show(
 @app.command()
 def rescore(
     run_dir: Annotated[
-        Path, typer.Argument(parser=_directory, metavar="RUN", help="The run's directory.")
-    ],
+        Path | None,
+        typer.Argument(
+            parser=_directory, metavar="RUN", help="The run's directory; by default the newest."
+        ),
+    ] = None,
     weights: Annotated[
         Path | None,
         typer.Option(
@@ -280,7 +283,7 @@ def rescore(
     """
     from tiltyard.cli.rescore import rescore as work
 
-    return run_async(work(run_dir, weights, out, as_json=as_json))
+    return run_async(work(run_dir, weights, out, load_settings(), as_json=as_json))
 
 
 @app.command()

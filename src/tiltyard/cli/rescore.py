@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
+from tiltyard.cli.newest import newest_run
 from tiltyard.cli.plain import json_tree, shown
+from tiltyard.config import Settings
 from tiltyard.core.errors import StoreError, UsageError
 from tiltyard.core.ids import GroupId, RolloutId, TaskId
 from tiltyard.core.verdict import Reward, Verdict
@@ -66,16 +68,22 @@ class _Read:
 
 
 async def rescore(
-    run_dir: Path, weights_file: Path | None, out: Path | None, *, as_json: bool
+    run_dir: Path | None,
+    weights_file: Path | None,
+    out: Path | None,
+    settings: Settings,
+    *,
+    as_json: bool,
 ) -> int:
     """Prints old and new rewards, writes them to `out` if asked, and returns the exit code.
 
-    `weights_file` None takes for each rollout the weights that its record holds, now that
-    whole groups are known. Raises `UsageError` for weights that do not fit, for what is no run, and
-    for an `out` that exists already.
+    `run_dir` None is the newest run. `weights_file` None takes for each rollout the weights that
+    its record holds, now that whole groups are known. Raises `UsageError` for weights that do not
+    fit, for what is no run, and for an `out` that exists already.
     """
     weighting = UNWEIGHTED if weights_file is None else read_weights(weights_file)
     _refuse_if_there(out)
+    run_dir = run_dir or newest_run(settings.runs_dir)
     damaged: list[StoreError] = []
     with RunReader(run_dir) as reader:
         read = [

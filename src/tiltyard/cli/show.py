@@ -12,20 +12,18 @@ from rich.table import Table
 from rich.text import Text
 
 from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
+from tiltyard.cli.newest import newest_run
 from tiltyard.cli.plain import json_tree, shown, visible
 from tiltyard.config import Settings
-from tiltyard.core.errors import UsageError
 from tiltyard.core.execution import ExecResult
 from tiltyard.core.trajectory import Prompt, Step, Trajectory
-from tiltyard.core.verdict import CheckStatus, Component, Outcome
+from tiltyard.core.verdict import CheckStatus, Component
 from tiltyard.store import RolloutRow, RunReader, RunStore
 
 SHOWN_CHARACTERS_MAX = 20_000
 LISTED_MAX = 100
 LOST_SHOWN_MAX = 5
 EVIDENCE_SHOWN_MAX = 3
-LOOKED_AT_MAX = 100
-"""Runs in which nothing finished, such as demos stopped at once, are passed over: this many."""
 
 
 async def show(
@@ -35,7 +33,7 @@ async def show(
 
     Raises `UsageError` when there is none or several of that name.
     """
-    directory = run_dir or _newest(settings.runs_dir)
+    directory = run_dir or newest_run(settings.runs_dir)
     code = await _mend(directory) if mend else EXIT_OK
     with RunReader(directory) as reader:
         if rollout is None:
@@ -89,28 +87,6 @@ def _list(rows: Sequence[RolloutRow], directory: Path, *, as_json: bool) -> None
     console.print(table)
     if len(rows) > LISTED_MAX:
         console.print(f"the last {LISTED_MAX}; --json lists all")
-
-
-def _newest(runs_dir: Path) -> Path:
-    """The newest run in which a rollout has finished."""
-    indexes = runs_dir.glob("*/index.sqlite")
-    runs = [
-        path.parent for path in sorted(indexes, key=lambda path: path.stat().st_mtime, reverse=True)
-    ]
-    for directory in runs[:LOOKED_AT_MAX]:
-        with RunReader(directory) as reader:
-            # What a stop cut off is recorded too, as cancelled.
-            if any(row.outcome is not Outcome.CANCELLED for row in reader.iter_rows()):
-                return directory
-    if runs:
-        raise UsageError(
-            f"no rollout has finished in {runs[0].absolute()}, the newest run.",
-            fix="wait for one, or make another run: tiltyard run.",
-        )
-    raise UsageError(
-        f"there is no run in {runs_dir.absolute()}.",
-        fix="name with --run what --out of a run was, or make one: tiltyard run.",
-    )
 
 
 def _print(trajectory: Trajectory, console: Console) -> None:
