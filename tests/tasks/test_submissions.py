@@ -214,6 +214,19 @@ def test_what_tools_keep_for_themselves_is_not_read_and_counts_as_one(left: Path
     assert len(declared.files) == FILE_CAPS.entries_max + 3
 
 
+def test_a_virtual_environment_of_any_name_is_not_read(left: Path) -> None:
+    packages = left / "work" / "env" / "lib"
+    packages.mkdir(parents=True)
+    (packages / "conftest.py").touch()
+    assert "work/env/lib/conftest.py" in read_submission(left, task()).files
+    (left / "work" / "env" / "pyvenv.cfg").touch()
+    assert read_submission(left, task()) == Submission(files={"solution.py": b"x = 1\n"})
+    assert len(read_submission(left, task(repository("work/env/**"))).files) == 3
+    # The work directory itself is never one.
+    (left / "pyvenv.cfg").touch()
+    assert "solution.py" in read_submission(left, task()).files
+
+
 def test_large_files_beside_the_answer_do_not_use_up_its_bytes(left: Path) -> None:
     for number in range(5):
         with (left / f"data{number}").open("wb") as file:

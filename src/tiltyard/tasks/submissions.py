@@ -7,13 +7,21 @@ wrong, such as a path where nothing is, is an error here.
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tiltyard.core.errors import StoreError, UsageError
 from tiltyard.core.files import kind_of
 from tiltyard.core.task import Odd, RepositorySuite, ScriptSuite, Submission, Task
-from tiltyard.tasks.trees import ODD_KINDS, Caps, every, open_directory, read_file, read_tree
+from tiltyard.tasks.trees import (
+    ODD_KINDS,
+    Caps,
+    every,
+    into_all,
+    open_directory,
+    read_file,
+    read_tree,
+)
 from tiltyard.verify.globs import matches
 from tiltyard.verify.signs import of_a_tool
 from tiltyard.verify.submission import WHOLE, wanted_file
@@ -22,6 +30,8 @@ FILE_CAPS = Caps()
 """Of a function's or a program's task, whose answer is one file."""
 PROJECT_CAPS = Caps(entries_max=50_000)
 """Of a task that has a project: with its packages and its history it is large without any guile."""
+ENVIRONMENT = "pyvenv.cfg"
+"""What every virtual environment has, whoever made it."""
 _MAGIC = "*?["
 _NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 
@@ -54,7 +64,13 @@ def _read(path: Path, task: Task) -> Submission:
             # Left like that by the agent: its own doing, and no fault of the host.
             return Submission(files={}, odd={WHOLE: Odd.UNREADABLE})
         try:
-            tree = read_tree(root, _caps(task), wanted=_wanted(task), needed=_needed(task))
+            tree = read_tree(
+                root,
+                _caps(task),
+                wanted=_wanted(task),
+                needed=_needed(task),
+                into=_into(task),
+            )
         finally:
             os.close(root)
         return Submission(files=tree.files, links=tree.links, odd=tree.odd)
@@ -88,20 +104,30 @@ def _caps(task: Task) -> Caps:
 def _wanted(task: Task) -> Callable[[str], bool]:
     """Not what tools keep for themselves, which is often more than all else and never judged. A
     script may want its packages."""
-    match task.hidden:
-        case ScriptSuite():
-            return every
-        case RepositorySuite(sources=sources, base=base):
-            declared = (*sources, *base)
-        case _:
-            declared = ()
-    names = frozenset(name for each in declared for name in each.split("/"))
+    if isinstance(task.hidden, ScriptSuite):
+        return every
+    names = _declared(task)
 
     def wanted(path: str) -> bool:
         # A directory is asked for as a file in it would be; of `.git` only some are wanted.
         return path.endswith(".git") or not of_a_tool(f"{path}/", names)
 
     return wanted
+
+
+def _into(task: Task) -> Callable[[str, Sequence[str]], bool]:
+    """Nor into a virtual environment, whatever its name is."""
+    if isinstance(task.hidden, ScriptSuite):
+        return into_all
+    declared = _declared(task)
+    return lambda path, names: ENVIRONMENT not in names or not declared.isdisjoint(path.split("/"))
+
+
+def _declared(task: Task) -> frozenset[str]:
+    """The names in the paths and globs of a project's sources."""
+    suite = task.hidden
+    declared = (*suite.sources, *suite.base) if isinstance(suite, RepositorySuite) else ()
+    return frozenset(name for each in declared for name in each.split("/"))
 
 
 def _needed(task: Task) -> Callable[[str], bool]:

@@ -10,7 +10,7 @@ costs no more than one at the bound. Only plain files are read; all else is told
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,23 +56,32 @@ def every(_path: str) -> bool:
     return True
 
 
+def into_all(_path: str, _names: Sequence[str]) -> bool:
+    """Every directory is looked into."""
+    return True
+
+
 def read_tree(
     root: int,
     caps: Caps,
     *,
     wanted: Callable[[str], bool] = every,
     needed: Callable[[str], bool] = every,
+    into: Callable[[str, Sequence[str]], bool] = into_all,
     hard_links: bool = False,
 ) -> Tree:
     """Reads the directory that the descriptor `root` is of, and leaves the descriptor open.
 
     `wanted` is asked with the path of each file, link, directory and other thing; what it does not
     want is not looked at, nor what is below it, and counts as one. `needed` is asked of each file
-    whether it may use up all the bytes. `hard_links`: whether a file with a second name is read
-    like any other. Raises `OSError` when the host itself fails, as for a broken disk.
+    whether it may use up all the bytes, `into` of each directory below the root, with the names in
+    it, whether what they stand for is looked at. `hard_links`: whether a file with a second name is
+    read like any other. Raises `OSError` when the host itself fails, as for a broken disk.
     """
     tree = Tree()
-    walk = _Walk(caps=caps, wanted=wanted, needed=needed, hard_links=hard_links, tree=tree)
+    walk = _Walk(
+        caps=caps, wanted=wanted, needed=needed, into=into, hard_links=hard_links, tree=tree
+    )
     walk.directory(root, "", 0)
     return tree
 
@@ -120,6 +129,7 @@ class _Walk:
     caps: Caps
     wanted: Callable[[str], bool]
     needed: Callable[[str], bool]
+    into: Callable[[str, Sequence[str]], bool]
     hard_links: bool
     tree: Tree
     entries: int = 0
@@ -128,6 +138,8 @@ class _Walk:
     def directory(self, descriptor: int, path: str, depth: int) -> None:
         try:
             names = self._names(descriptor)
+            if path and not self.into(path, names):
+                return
             for name in names:
                 self._entry(descriptor, name, f"{path}/{name}" if path else name, depth)
         except _FullError:
