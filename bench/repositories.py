@@ -97,9 +97,7 @@ async def _overlay(provider: NativeProvider, suite: RepositorySuite) -> AsyncIte
         time_limit_s=WALL_S,
     )
     submission = Submission(files=PROJECT)
-    async with OverlayMode(
-        provider, interpreter=provider.interpreter, spec=SPEC, cells_max=1
-    ) as mode:
+    async with OverlayMode(provider, interpreter=provider.interpreter, spec=SPEC) as mode:
 
         async def once() -> None:
             found = await mode.judge(task, submission)

@@ -11,7 +11,7 @@ from tiltyard.core.task import RepositorySuite
 from tiltyard.core.verdict import Assurance, CheckStatus, Outcome, Verdict
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.verify.verifier import Verifier
-from verify.processes import kill_runs
+from verify.processes import kill_all_runs, kill_runs
 from verify.repositories import PROJECT, REFERENCE, SUITE, WRONG, left, repository
 from verify.tasks import SPEC, value_of
 
@@ -234,7 +234,7 @@ SLOW = REFERENCE + b"\nimport time\ntime.sleep(0.3)\n"
 @pytest.mark.slow
 async def test_a_lost_sandbox_is_tried_once_more(provider: NativeProvider) -> None:
     task = repository()
-    async with Verifier(provider, interpreter=provider.interpreter, spec=SPEC, cells_max=1) as own:
+    async with Verifier(provider, interpreter=provider.interpreter, spec=SPEC, cells_max=2) as own:
         assert value_of(await own.verify(task, left({"solution.py": REFERENCE}))) == 1.0
         for source, value in ((SLOW, 1.0), (SLOW + WRONG, 0.0)):
             async with asyncio.TaskGroup() as group:
@@ -246,7 +246,7 @@ async def test_a_lost_sandbox_is_tried_once_more(provider: NativeProvider) -> No
             assert verdict.detail == "verified again after a sandbox was lost"
         async with asyncio.TaskGroup() as group:
             judging = group.create_task(own.verify(task, left({"solution.py": SLOW})))
-            await kill_runs(times=2)
+            await kill_all_runs(judging)
         assert judging.result().outcome is Outcome.INFRA_FAULT
         assert value_of(judging.result()) is None
         assert value_of(await own.verify(task, left({"solution.py": REFERENCE}))) == 1.0

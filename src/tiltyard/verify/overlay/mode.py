@@ -117,17 +117,30 @@ class OverlayMode(Room):
     async def _heard(
         self, task: Task, suite: RepositorySuite, tree: Mapping[str, bytes], known: Known
     ) -> "_Heard":
-        """The runs of one verification, one after the other; none after one that died or lied."""
+        """The runs of one verification, side by side where there are cells for it.
+
+        What comes after one that died or lied, in the order of the plans, is not waited for.
+        """
         plans = await asyncio.to_thread(self._drawn, known)
         heard: list[tuple[Plan, Report]] = []
-        for plan in plans:
-            report = await self._run(task, suite, tree, plan, len(known.ids))
-            heard.append((plan, report))
-            if report.ended is not None or report.forged:
-                # What it has not shown in the others it has not passed.
-                rest = replace(report, results={}, collected=(), errors="", cpu_s=0.0)
-                heard += [(other, rest) for other in plans[len(heard) :]]
-                break
+        try:
+            async with asyncio.TaskGroup() as group:
+                runs = [
+                    group.create_task(self._run(task, suite, tree, plan, len(known.ids)))
+                    for plan in plans
+                ]
+                for plan, run in zip(plans, runs, strict=True):
+                    report = await run
+                    heard.append((plan, report))
+                    if report.ended is not None or report.forged:
+                        # What it has not shown in the others it has not passed.
+                        rest = replace(report, results={}, collected=(), errors="", cpu_s=0.0)
+                        heard += [(other, rest) for other in plans[len(heard) :]]
+                        break
+                for run in runs:
+                    run.cancel()
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
         return tuple(heard)
 
     def _drawn(self, known: Known) -> tuple[Plan, ...]:
