@@ -116,6 +116,20 @@ def test_a_malformed_task_file_is_named_with_its_line(
     assert_told(done, 2, "tasks.jsonl", "1")
 
 
+def test_a_script_without_an_answer_is_told_before_the_first_rollout(
+    tiltyard: Tiltyard, tmp_path: Path
+) -> None:
+    script, out = tmp_path / "script.json", tmp_path / "run"
+    script.write_text('{"repair/heldout/nosuch/0": ["x"]}')
+
+    done = tiltyard(
+        *("run", "repair:heldout?count=8", "--out", out), "--policy", f"scripted:{script}"
+    )
+
+    assert_told(done, 2, "has no answer for 8 of 8 tasks: repair", "and 3 more", '"*"')
+    assert not out.exists()
+
+
 def test_an_unknown_policy_is_named(tiltyard: Tiltyard) -> None:
     assert_told(tiltyard("run", "repair", "--policy", "oracle"), 2, "oracle")
 
