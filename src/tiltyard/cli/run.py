@@ -258,7 +258,7 @@ def _families(trajectories: Sequence[Trajectory]) -> Table:
     for trajectory in trajectories:
         grouped[trajectory.family].append(trajectory)
     table = Table(title="Results by family", title_justify="left")
-    table.add_column("family")
+    table.add_column("family", no_wrap=True)
     for name in ("rollouts", "solved", "mean reward", "faults", "turns"):
         table.add_column(name, justify="right")
     for family, members in sorted(grouped.items()):
