@@ -45,8 +45,11 @@ async def test_another_script_is_another_version(tmp_path: Path) -> None:
 
 async def test_a_task_without_answers_is_named(tmp_path: Path) -> None:
     policy = ScriptedPolicy(script(tmp_path, '{"a": ["one"]}'))
+    assert policy.lacking(map(TaskId, "abc")) == ["b", "c"]
     with pytest.raises(PolicyError, match=r"answers\.json has no answer for task b\. Fix: Add"):
         await policy.respond(prompt("b"))
+    for_all = ScriptedPolicy(script(tmp_path, '{"a": ["one"], "*": ["other"]}'))
+    assert for_all.lacking(map(TaskId, "abc")) == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tiltyard.core.task import RepositorySuite
-from tiltyard.core.verdict import Assurance, CheckStatus, Outcome, Verdict
+from tiltyard.core.verdict import Assurance, CheckStatus, Gap, Outcome, Verdict
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.verify.verifier import Verifier
 from verify.processes import kill_all_runs, kill_runs
@@ -82,6 +82,22 @@ async def test_a_project_with_everything(verifier: Verifier) -> None:
         "tests/deep/test_numbers.py::Base::test_all",
         "tests/deep/test_numbers.py::Derived::test_all",
     }
+
+
+@pytest.mark.slow
+async def test_canaries_of_which_none_was_heard_show_nothing(verifier: Verifier) -> None:
+    task = repository(suite_of({"test_x.py": f"from solution import f\n\n\n{ONE}"}))
+    honest = await verifier.verify(task, left({"solution.py": SAME}))
+    (canaries,) = honest.components
+    assert (canaries.raw, canaries.normalised, canaries.gap) == (0.0, 1.0, None)
+    assert "reported" not in canaries.evidence[0].message
+
+    crashed = await verifier.verify(task, left({"solution.py": b"import os\nos._exit(3)\n"}))
+    (canaries,) = crashed.components
+    assert (canaries.raw, canaries.normalised) == (None, None)
+    assert canaries.gap is Gap.NOT_POSSIBLE
+    assert "none of them reported" in canaries.evidence[0].message
+    assert value_of(crashed) == 0.0
 
 
 @pytest.mark.slow

@@ -10,13 +10,14 @@ the last answer the last one is given again.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from tiltyard.agents.fenced import clipped
 from tiltyard.core.errors import PolicyError, UsageError
+from tiltyard.core.ids import TaskId
 from tiltyard.core.trajectory import PolicyReply, Prompt
 
 ANY_TASK = "*"
@@ -36,6 +37,12 @@ class ScriptedPolicy:
         content = _content(path)
         self._version = f"script {hashlib.sha256(content).hexdigest()[:12]}"
         self._answers = _answers(path, content)
+
+    def lacking(self, tasks: Iterable[TaskId]) -> list[TaskId]:
+        """Those of the tasks that the script has no answer for."""
+        if ANY_TASK in self._answers:
+            return []
+        return [task for task in tasks if task not in self._answers]
 
     async def respond(self, prompt: Prompt) -> PolicyReply:
         """The answer for this task and turn; `PolicyError` when the script has none."""

@@ -23,6 +23,7 @@ from tiltyard.core.verdict import (
     CheckStatus,
     Component,
     Evidence,
+    Gap,
 )
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
@@ -216,6 +217,7 @@ def _found(
     known: Known, heard: _Heard, passed: tuple[Tried, ...], tamper: tuple[str, ...]
 ) -> Found:
     false = sum(len(plan.forms.false) for plan, _ in heard)
+    answered = sum(_answered(plan, report) for plan, report in heard)
     signs = list(tamper)
     signs += [_contradiction(one.canary) for one in passed[:3]]
     if len(passed) > 3:
@@ -226,17 +228,17 @@ def _found(
         if unknown := _never_existed(known, plan, report):
             signs.append(f"{unknown} results of tests that do not exist")
     checks = tuple(_check(test_id, heard) for test_id in known.ids)
+    mixed = f"{false} tests that must fail were mixed with {len(checks)} in {len(heard)} runs"
+    reported = "" if answered == false else f"; {answered or 'none'} of them reported"
     canaries = Component(
         name="canaries",
-        raw=float(len(passed)),
+        # Of silence nothing can be said: whoever kills the run has not shown that it is honest.
+        raw=float(len(passed)) if answered else None,
         unit="passed",
-        normalised=0.0 if passed else 1.0,
+        gap=None if answered else Gap.NOT_POSSIBLE,
+        normalised=(0.0 if passed else 1.0) if answered else None,
         evidence=(
-            Evidence(
-                message=f"{false} tests that must fail were mixed with "
-                f"{len(checks)} in {len(heard)} runs, under {known.names} names",
-                value=float(false),
-            ),
+            Evidence(message=f"{mixed}, under {known.names} names{reported}", value=float(false)),
             *(Evidence(message=note) for note in known.notes),
         ),
     )
@@ -246,6 +248,15 @@ def _found(
         components=(canaries,),
         assurance=Assurance.WATCHED,
         cpu_s=sum(report.cpu_s for _, report in heard),
+    )
+
+
+def _answered(plan: Plan, report: Report) -> int:
+    """How many of a run's false forms said anything."""
+    tried = {each.canary: each for each in plan.forms.false.values()}
+    return sum(
+        any(f"{place}{name}{suffix}" in report.results for place, suffix in tried[canary].beside)
+        for name, canary in plan.by_name.items()
     )
 
 
