@@ -1,5 +1,6 @@
 """Scripted answers: by task and turn, and clear words for a file that is no script."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -81,8 +82,12 @@ def test_what_is_no_script_is_explained(
     assert form in str(caught.value.fix)
 
 
-@pytest.mark.parametrize(("name", "message"), [("none", "No such file"), (".", "Is a directory")])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("none", "No such file"), (".", "is not a file"), ("pipe", "is not a file")],
+)
 def test_a_missing_script_is_explained(tmp_path: Path, name: str, message: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match=message):
         ScriptedPolicy(tmp_path / name)
 

@@ -10,6 +10,7 @@ the last answer the last one is given again.
 
 import hashlib
 import json
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -61,10 +62,12 @@ class ScriptedPolicy:
 
 def _content(path: Path) -> bytes:
     try:
-        size = path.stat().st_size
-        if size > FILE_BYTES_MAX:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe that nobody writes to has no end
+            raise UsageError(f"{path} is not a file.", fix="Name a file of answers.")
+        if status.st_size > FILE_BYTES_MAX:
             raise UsageError(
-                f"{path} has {size} bytes; a script may have {FILE_BYTES_MAX}.",
+                f"{path} has {status.st_size} bytes; a script may have {FILE_BYTES_MAX}.",
                 fix="Name a smaller file.",
             )
         return path.read_bytes()
