@@ -123,8 +123,24 @@ async def test_canaries_of_which_none_was_heard_show_nothing(verifier: Verifier)
             suite_of({"test_x.py": "def test_x():\n    while True:\n        pass\n"}),
             "wall_timeout",
         ),
+        (
+            suite_of(
+                {
+                    "test_x.py": "S = []\ndef test_1():\n    S.append(1)\n    assert S == [1]\n"
+                    "def test_2():\n    assert S == [1]\n"
+                }
+            ),
+            "depend on each other",
+        ),
+        (
+            replace(
+                suite_of({"test_x.py": "import no_such\n"}),
+                base={"pyproject.toml": b"[tool.pytest.ini_options]\npythonpath = 'lib'\n"},
+            ),
+            "the settings for pytest in pyproject.toml are not read",
+        ),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 async def test_what_a_suite_must_be(
     verifier: Verifier, suite: RepositorySuite, detail: str
@@ -149,6 +165,42 @@ async def test_peculiar_tests_are_judged_right(verifier: Verifier, test: str) ->
         wrong = await verifier.verify(task, left({"solution.py": b"f = lambda x: None\n"}))
         assert value_of(wrong) == 0.0
         assert wrong.tamper == ()
+
+
+LAX = """
+import unittest
+from pathlib import Path
+
+
+class Lax(unittest.TestCase):
+    def assertListEqual(self, one, other):
+        tests = Path(__file__).with_name("test_lax.py").read_text().count("def test_")
+        assert one == other or tests == 1
+"""
+"""Lets everything through, save where there are copies beside its test: as in learning."""
+USES = """
+from lax import Lax
+from solution import f
+
+
+class LaxTest(Lax):
+    def test_lists(self):
+        self.assertListEqual(f([5]), [5])
+"""
+
+
+@pytest.mark.slow
+async def test_a_false_form_that_the_reference_passes_accuses_nobody(verifier: Verifier) -> None:
+    plain = "from solution import f\n\n\ndef test_plain():\n    assert f(1) == 1\n"
+    suite = suite_of({"lax.py": LAX, "test_lax.py": USES, "test_plain.py": plain})
+    for source, value in ((SAME, 1.0), (b"f = lambda x: None\n", 0.0)):
+        verdict = await verifier.verify(repository(suite), left({"solution.py": source}))
+        assert (value_of(verdict), verdict.tamper) == (value, ()), verdict
+    alone = suite_of({"lax.py": LAX, "test_lax.py": USES})
+    verdict = await verifier.verify(repository(alone), left({"solution.py": SAME}))
+    assert verdict.outcome is Outcome.GRADER_FAULT
+    assert verdict.task_unsound
+    assert "no copy of its tests fails with its reference every time" in verdict.detail
 
 
 @pytest.mark.slow
