@@ -17,8 +17,9 @@ from tiltyard.cli.plain import json_tree, shown, visible
 from tiltyard.config import Settings
 from tiltyard.core.execution import ExecResult
 from tiltyard.core.trajectory import Prompt, Step, Trajectory
-from tiltyard.core.verdict import CheckStatus, Component
-from tiltyard.store import RolloutRow, RunReader, RunStore
+from tiltyard.core.verdict import CheckStatus, Component, Reward
+from tiltyard.rollout.runs import rewarded_by_group
+from tiltyard.store import RolloutRow, RowFilter, RunReader, RunStore
 
 SHOWN_CHARACTERS_MAX = 20_000
 LISTED_MAX = 100
@@ -40,10 +41,12 @@ async def show(
             _list(list(reader.iter_rows()), directory, as_json=as_json)
             return code
         trajectory = reader.read(reader.resolve(rollout))
-    if as_json:
-        print(json.dumps(json_tree(trajectory), indent=2))  # noqa: T201 - the command's output
-    else:
-        _print(trajectory, Console(highlight=False, markup=False))
+        if as_json:
+            print(json.dumps(json_tree(trajectory), indent=2))  # noqa: T201 - the command's output
+        else:
+            console = Console(highlight=False, markup=False)
+            _print(trajectory, console)
+            _print_reward_in_group(trajectory, reader, console)
     return code
 
 
@@ -116,10 +119,23 @@ def _print(trajectory: Trajectory, console: Console) -> None:
     if trajectory.shared_verdict_of:
         owner = trajectory.shared_verdict_of
         console.print(shown(f"the verdict is that of the identical answer {owner}"))
-    reward = "none" if trajectory.reward.value is None else f"{trajectory.reward.value:g}"
-    console.print(shown(f"outcome {verdict.outcome}, reward {reward}: {trajectory.reward.why}"))
+    console.print(shown(f"outcome {verdict.outcome}, {_rewarded(trajectory.reward)}"))
     versions = ", ".join(f"{name} {value}" for name, value in trajectory.versions.items() if value)
     console.print(shown(f"{trajectory.wall_s:.2f} s; {versions}", "dim"))
+
+
+def _print_reward_in_group(trajectory: Trajectory, reader: RunReader, console: Console) -> None:
+    """What a learner is given, where the rest of the group makes that another reward."""
+    if trajectory.weights_lost:
+        return
+    group = reader.iter_trajectories(RowFilter(group=trajectory.group), on_damage=lambda _: None)
+    for each in rewarded_by_group(group):
+        if each.id == trajectory.id and each.reward.value != trajectory.reward.value:
+            console.print(shown(f"in its group {_rewarded(each.reward)}"))
+
+
+def _rewarded(reward: Reward) -> str:
+    return f"reward {'none' if reward.value is None else f'{reward.value:g}'}: {reward.why}"
 
 
 def _components(components: Sequence[Component]) -> Table:
