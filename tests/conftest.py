@@ -14,6 +14,10 @@ from typing import NoReturn
 
 import pytest
 
+from chosen import SHARED_CASES
+from tiltyard.core.execution import Enforcement, Limit
+from tiltyard.sandbox.native.provider import NativeProvider
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
@@ -106,7 +110,13 @@ def repository() -> Path:
 @pytest.fixture(scope="session")
 def shared_cases() -> Path:
     """The directory of cases that is kept beside the repository, in `../shared/cases`."""
-    directory = REPOSITORY.parent / "shared" / "cases"
-    if not directory.is_dir():
-        pytest.skip(f"the shared cases are not beside the repository (looked in {directory})")
-    return directory
+    if not SHARED_CASES.is_dir():
+        pytest.skip(f"the shared cases are not beside the repository (looked in {SHARED_CASES})")
+    return SHARED_CASES
+
+
+@pytest.fixture
+def by_cgroup(provider: NativeProvider) -> bool:
+    """Whether cgroups hold and count what the test's `provider` makes, or only limits of each
+    process."""
+    return provider.enforced[Limit.MEMORY] is Enforcement.CGROUP

@@ -1,24 +1,36 @@
 """`rescore`: rewards of a recorded run by other weights, with the records left as they are."""
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import zstandard
+from hypothesis import given, settings, strategies as st
 
+from sample_policies import Replies, whole_module
 from sample_records import sample_trajectory
+from sample_verdicts import some_verdicts, some_weights
 from tiltyard.cli.rescore import rescore
+from tiltyard.cli.show import show
 from tiltyard.config import Settings
 from tiltyard.core.errors import UsageError
+from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.ids import GroupId, RolloutId, TaskId
+from tiltyard.core.task import Split, Submission, Task
 from tiltyard.core.trajectory import Trajectory
 from tiltyard.core.verdict import Check, CheckStatus, Component, Gap, Outcome, Verdict
+from tiltyard.core.weights import Weighting, Weights
+from tiltyard.rollout.episode import Setting
+from tiltyard.rollout.runs import attempts, run_attempts, verify_each
 from tiltyard.store import RunReader, RunStore
 from tiltyard.store.segments import SegmentAppender, segment_numbers
+from tiltyard.tasks.repair import make_task
 from tiltyard.verify.reward import reward_of
 from tiltyard.verify.weights_file import read_weights
 
@@ -248,3 +260,85 @@ async def test_without_weights_those_of_the_record_hold_for_whole_groups(
     told = json.loads(done.stdout)
     assert [line["reward"] for line in told["rollouts"]] == pytest.approx(NEW)
     assert {line["weights"] for line in told["rollouts"]} == {styled.digest}
+
+
+TASKS = tuple(make_task(seed, split=Split.TRAIN) for seed in (3, 99))
+GROUPS = st.lists(
+    st.lists(some_verdicts(st.sampled_from(Outcome)), min_size=3, max_size=3),
+    min_size=len(TASKS),
+    max_size=len(TASKS),
+)
+
+
+async def made(
+    directory: Path, groups: list[list[Verdict]], weights: Weights
+) -> tuple[list[Trajectory], list[Trajectory]]:
+    """Makes and records a run of two groups of three with these verdicts: what it returns, and
+    what it recorded."""
+    of_task = {task.id: verdicts for task, verdicts in zip(TASKS, groups, strict=True)}
+    recorded: list[Trajectory] = []
+
+    async def judge(task: Task, submission: Submission) -> Verdict:
+        return of_task[task.id][int(submission.files[f"{task.module}.py"])]
+
+    no_pool: Any = None  # single-turn rollouts need no sandbox of their own
+    setting = Setting(
+        policy=Replies(lambda prompt: str(prompt.sample)),
+        read_answer=whole_module,
+        pool=no_pool,
+        spec=SandboxSpec(),
+        verify=verify_each(judge),
+        turns_max=1,
+        weighting=Weighting(default=weights),
+    )
+    async with RunStore.create(directory) as store:
+
+        async def record(trajectory: Trajectory) -> None:
+            recorded.append(trajectory)
+            await store.append(trajectory)
+
+        planned = attempts(TASKS, samples=3, seed=0)
+        return await run_attempts(planned, setting, concurrency=6, record=record), recorded
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=25)
+@given(GROUPS, some_weights())
+def test_a_run_gives_its_learner_the_rewards_that_rescore_gives(
+    groups: list[list[Verdict]], weights: Weights
+) -> None:
+    async def both(directory: Path) -> None:
+        live, recorded = await made(directory / "run", groups, weights)
+        out = directory / "rewards.jsonl"
+        assert await rescore(directory / "run", None, out, Settings(), as_json=True) == 0
+        again = {line["rollout"]: line for line in map(json.loads, out.read_text().splitlines())}
+        assert {each.id: each.reward.value for each in live} == {
+            rollout: line["reward"] for rollout, line in again.items()
+        }
+        assert {each.id: each.reward.why for each in live} == {
+            rollout: line["why"] for rollout, line in again.items()
+        }
+        for each in recorded:
+            alone = reward_of(each.verdict, weights)
+            assert (each.reward.value, again[each.id]["old"]) == (alone.value, alone.value)
+
+    with TemporaryDirectory() as directory:
+        asyncio.run(both(Path(directory)))
+
+
+async def test_what_one_of_a_group_lacks_counts_for_none_that_is_learned_from(
+    tmp_path: Path, weights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    styled = read_weights(weights).default
+    assert styled is not None
+    verdicts = [each.verdict for each in (ROLLOUTS[0], ROLLOUTS[3], ROLLOUTS[4])]
+    live, recorded = await made(tmp_path / "run", [verdicts, [verdicts[0]] * 3], styled)
+
+    assert [each.reward.value for each in live] == pytest.approx([1.0, 1.0, 1.0, 0.9, 0.9, 0.9])
+    rewards = {each.id: each.reward.value for each in recorded}
+    assert [rewards[each.id] for each in live] == pytest.approx([0.9, 0.9, 1.0, 0.9, 0.9, 0.9])
+    for number, told in ((0, True), (3, False)):
+        await show(live[number].id, tmp_path / "run", Settings(), mend=False, as_json=False)
+        shown = capsys.readouterr().out
+        assert "reward 0.9: " in shown
+        assert ("in its group reward 1: " in shown) is told

@@ -3,7 +3,6 @@
 One open verifier serves them all; that the command itself does the same is tested beside this.
 """
 
-import json
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from chosen import shared_cheats
 from tasks.directories import FUNCTION, lay
 from tiltyard.cli.verify import exit_code
 from tiltyard.core.verdict import Outcome, Verdict
@@ -24,7 +24,6 @@ from tiltyard.wiring import open_verifier
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "cases" / "cheats"
 RIGHT = FUNCTION["solution/solution.py"]
 TOML = FUNCTION["task.toml"] + "time_limit_s = 1.5\n"
 
@@ -46,15 +45,10 @@ async def judged(verifier: Verifier, task: Path, left: Path) -> Verdict:
 
 
 def cases() -> list[Any]:
-    try:
-        kept = json.loads((SHARED / "cases.json").read_text())
-    except FileNotFoundError:
-        absent = pytest.mark.skip(reason="the shared cases are not beside the repository")
-        return [pytest.param({}, marks=absent, id="shared cases")]
     # The verifier is tried on all of them in tests/verify; here it is about their way there.
     seen: set[str] = set()
     params = []
-    for case in kept:
+    for case in shared_cheats():
         marks = [pytest.mark.long] if case["kind"] in seen else []
         seen.add(case["kind"])
         params.append(pytest.param(case, id=case["id"], marks=marks))
@@ -63,12 +57,13 @@ def cases() -> list[Any]:
 
 @pytest.mark.parametrize("case", cases())
 async def test_a_shared_case_comes_out_as_it_must(
-    verifier: Verifier, tmp_path: Path, case: Mapping[str, Any]
+    verifier: Verifier, tmp_path: Path, shared_cases: Path, case: Mapping[str, Any]
 ) -> None:
+    kept = shared_cases / "cheats"
     beside = {
-        "tests/test_hidden.py": (SHARED / "test_hidden.py").read_bytes(),
-        "tests/checker.py": (SHARED / "checker.py").read_bytes(),
-        "solution/solution.py": (SHARED / "reference.py").read_bytes(),
+        "tests/test_hidden.py": (kept / "test_hidden.py").read_bytes(),
+        "tests/checker.py": (kept / "checker.py").read_bytes(),
+        "solution/solution.py": (kept / "reference.py").read_bytes(),
     }
     task = lay(tmp_path / "task", {"task.toml": TOML, "instruction.md": "x"}, beside)
     left = lay(tmp_path / "left", case["files"])

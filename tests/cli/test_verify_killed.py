@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from chosen import sampled
 from sandbox.processes import descendants
 from tasks.directories import FUNCTION, PROGRAM, REPOSITORY, SCRIPT, lay
 
@@ -35,10 +36,7 @@ HALVES: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [mode if mode in SAMPLED else pytest.param(mode, marks=pytest.mark.long) for mode in HALVES],
-)
+@pytest.mark.parametrize("mode", sampled(HALVES, SAMPLED))
 def test_killed_half_way_it_gives_no_number_and_leaves_nothing(
     start: Callable[..., "subprocess.Popen[str]"], tmp_path: Path, mode: str
 ) -> None:

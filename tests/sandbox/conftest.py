@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from sandbox.zygote_runs import PROGRAM
-from tiltyard.core.execution import MIB, Enforcement, ExecResult, Limit, Limits, SandboxSpec
+from tiltyard.core.execution import MIB, ExecResult, Limit, Limits, SandboxSpec
 from tiltyard.sandbox.native.image import Image, host_image
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.sandbox.supervised import Sandbox
@@ -47,12 +47,6 @@ async def sandbox(provider: NativeProvider, spec: SandboxSpec) -> AsyncIterator[
     made = await provider.create(spec)
     yield made
     await made.close()
-
-
-@pytest.fixture
-def by_cgroup(provider: NativeProvider) -> bool:
-    """Whether memory and processes are held by cgroups here, or only by limits of each process."""
-    return provider.enforced[Limit.MEMORY] is Enforcement.CGROUP
 
 
 @pytest_asyncio.fixture

@@ -9,10 +9,20 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from tiltyard.core.checks import (
+    Checks,
+    Growth,
+    Inputs,
+    Leaks,
+    Rubric,
+    StateCheck,
+    StateKind,
+)
 from tiltyard.core.errors import TaskError
 from tiltyard.core.execution import Limits
 from tiltyard.core.ids import TaskId
 from tiltyard.core.task import CallCase, CallSuite, Compare, MethodCall, PytestSuite, Split, Task
+from tiltyard.core.weights import Weights
 from tiltyard.tasks import files
 from tiltyard.tasks.files import read_tasks, task_line, write_tasks
 from tiltyard.tasks.repair import TEMPLATES, make_task
@@ -103,6 +113,86 @@ def test_every_field_comes_back(tmp_path: Path) -> None:
     assert read_tasks(path) == (task,)
 
 
+TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+IDS = st.from_regex(r"[a-z][a-z0-9.]{0,5}", fullmatch=True)
+STATE = st.one_of(
+    st.builds(
+        StateCheck,
+        id=IDS,
+        kind=st.just(StateKind.FILE),
+        weight=st.floats(0.1, 9),
+        path=TEXTS,
+        equals=st.none() | st.text(st.characters(codec="utf-8")),
+        matches=st.none() | st.sampled_from(["^port = 80$", ""]),
+        mode=st.none() | st.integers(0, 0o7777),
+    ),
+    st.builds(StateCheck, id=IDS, kind=st.just(StateKind.ABSENT), path=TEXTS),
+    st.builds(
+        StateCheck,
+        id=IDS,
+        kind=st.just(StateKind.HTTP),
+        port=st.integers(1, 65_535),
+        path=TEXTS,
+        status=st.integers(100, 599),
+    ),
+    st.builds(
+        StateCheck,
+        id=IDS,
+        kind=st.just(StateKind.SQL),
+        path=TEXTS,
+        query=TEXTS,
+        rows=st.lists(st.lists(TEXTS, max_size=2).map(tuple), max_size=2).map(tuple),
+    ),
+)
+CHECKS = st.builds(
+    Checks,
+    static=st.booleans(),
+    types=st.booleans(),
+    cost=st.booleans(),
+    inputs=st.builds(Inputs, source=TEXTS, target=st.just("add"), fresh_cases=st.integers(0, 99)),
+    growth=st.none() | st.builds(Growth, size_min=st.integers(1, 99), seconds_max=st.floats(1, 9)),
+    leaks=st.none() | st.builds(Leaks, calls=st.integers(400, 999), size=st.integers(1, 9)),
+    state=st.lists(STATE, max_size=3, unique_by=lambda each: each.id).map(tuple),
+    rubric=st.none()
+    | st.builds(Rubric, criteria=st.dictionaries(IDS, TEXTS, min_size=1, max_size=2)),
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(CHECKS)
+def test_checks_come_back(tmp_path: Path, checks: Checks) -> None:
+    (task,) = read_tasks(write(tmp_path, ADD))
+    path = tmp_path / "checked.jsonl"
+    write_tasks(path, [dataclasses.replace(task, checks=checks)])
+    (read,) = read_tasks(path)
+    assert read.checks == checks
+
+
+def test_checks_are_asked_for_as_in_a_task_directory(tmp_path: Path) -> None:
+    asked = {
+        "static": True,
+        "growth": True,
+        "inputs": {"source": "def generate(rng, size): ...", "target": "add", "fresh_cases": 5},
+        "state": [{"id": "config", "kind": "file", "path": "/app/config", "mode": "0600"}],
+    }
+    (task,) = read_tasks(write(tmp_path, {**ADD, "checks": asked}))
+    assert task.checks == Checks(
+        static=True,
+        growth=Growth(),
+        inputs=Inputs(source="def generate(rng, size): ...", target="add", fresh_cases=5),
+        state=(StateCheck(id="config", kind=StateKind.FILE, path="/app/config", mode=0o600),),
+    )
+
+
+@pytest.mark.parametrize("change", [{"weights": Weights(partial=True)}, {"baseline": 0.5}])
+def test_what_has_no_place_in_a_line_is_not_left_out(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    (task,) = read_tasks(write(tmp_path, ADD))
+    with pytest.raises(TaskError, match="its reward is made of"):
+        task_line(dataclasses.replace(task, **change))
+
+
 def test_pytest_suites_come_back(tmp_path: Path) -> None:
     record = {
         **ADD,
@@ -137,6 +227,11 @@ def brief(text: str) -> str:
         ("reference", "\ud800", "not UTF-8|valid Unicode"),
         ("starter", None, "field starter: must be a text"),
         ("surprise", 1, "field surprise: is no field of the format"),
+        ("checks", {"styles": True}, "field checks.styles: is no field of the format"),
+        ("checks", {"cost": True}, "field checks: needs 'inputs'"),
+        ("checks", {"inputs": {"file": "a.py", "target": "add"}}, "give the program itself"),
+        ("checks", {"inputs": {"target": "add"}}, "field checks.inputs: needs exactly one of"),
+        ("checks", {"state": [{"id": "a", "kind": "port"}]}, "checks.state.0: needs the field"),
         ("hidden", {"cases": []}, "the task has no hidden case"),
         ("hidden", {}, "field hidden.cases: is missing"),
         ("hidden", [], "field hidden: must be an object"),

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tiltyard.core.execution import Enforcement, Limit
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.verify.verifier import Verifier
 from verify.tasks import SPEC
@@ -26,13 +25,7 @@ async def verifier(provider: NativeProvider) -> AsyncIterator[Verifier]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def by_cgroup(provider: NativeProvider) -> bool:
-    """Whether cgroups hold and count what is used here, or only limits of each process."""
-    return provider.enforced[Limit.MEMORY] is Enforcement.CGROUP
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def billed(by_cgroup: bool) -> None:
     """For tests of what is counted from outside."""
     if not by_cgroup:

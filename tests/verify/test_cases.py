@@ -1,12 +1,13 @@
 """The cases kept beside the repository: no cheat is accepted, every honest answer is."""
 
-import json
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chosen import shared_cheats
 from tiltyard.core.task import CallCase, CallSuite, PytestSuite, Submission, Task
 from tiltyard.core.verdict import Outcome
 from tiltyard.verify.reward import reward_of
@@ -15,7 +16,6 @@ from verify.tasks import task
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
-DIRECTORY = Path(__file__).resolve().parents[3] / "shared" / "cases" / "cheats"
 CALLS = CallSuite(
     cases=(
         CallCase(id="1", target="add", args=(5, 7), expected=12),
@@ -26,27 +26,18 @@ CALLS = CallSuite(
 )
 
 
-def cases() -> list[Any]:
-    try:
-        kept = json.loads((DIRECTORY / "cases.json").read_text())
-    except FileNotFoundError:
-        absent = pytest.mark.skip(reason="the shared cases are not beside the repository")
-        return [pytest.param({}, marks=absent, id="shared cases")]
-    return [pytest.param(case, id=case["id"]) for case in kept]
-
-
 @pytest.fixture(params=[pytest.param("calls", marks=pytest.mark.long), "pytest"])
-def judged(request: pytest.FixtureRequest) -> Task:
+def judged(request: pytest.FixtureRequest, shared_cases: Path) -> Task:
     """The cases' own task, with their tests as calls and as they are."""
     if request.param == "calls":
         return task(CALLS, time_limit_s=1.0)
     names = ("test_hidden.py", "checker.py")
-    files = {name: (DIRECTORY / name).read_text() for name in names}
-    reference = (DIRECTORY / "reference.py").read_text()
+    files = {name: (shared_cases / "cheats" / name).read_text() for name in names}
+    reference = (shared_cases / "cheats" / "reference.py").read_text()
     return task(PytestSuite(files=files), reference=reference, time_limit_s=1.0)
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", shared_cheats(), ids=itemgetter("id"))
 async def test_a_shared_case_comes_out_as_it_must(
     verifier: Verifier, judged: Task, case: Mapping[str, Any]
 ) -> None:

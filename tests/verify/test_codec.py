@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tiltyard.verify.split.inside import codec
+from tiltyard.verify.inside import codec
 from verify.values import VALUES, described
 
 

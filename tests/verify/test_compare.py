@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from tiltyard.core.task import Compare
 from tiltyard.verify.compare import PAIRED_MAX, accepted, same
 from tiltyard.verify.evidence import SHOWN_CHARACTERS_MAX, plain, shown
-from tiltyard.verify.split.inside import codec
+from tiltyard.verify.inside import codec
 from verify.values import VALUES, described
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from chosen import sampled
 from tiltyard.core.execution import MIB
 from tiltyard.core.task import (
     CompareOutput,
@@ -83,11 +84,7 @@ def cases() -> dict[str, Case]:
 
 
 CASES = cases()
-SAMPLED = ("pytest", "script")
-EACH_MODE = pytest.mark.parametrize(
-    "mode",
-    [mode if mode in SAMPLED else pytest.param(mode, marks=pytest.mark.long) for mode in CASES],
-)
+EACH_MODE = pytest.mark.parametrize("mode", sampled(CASES, {"pytest", "script"}))
 
 
 @EACH_MODE

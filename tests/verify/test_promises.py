@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from chosen import sampled
 from tiltyard.core.execution import MIB, Limits
 from tiltyard.core.task import (
     CallCase,
@@ -110,10 +111,9 @@ def modes() -> dict[str, Mode]:
 
 MODES = modes()
 EACH_MODE = pytest.mark.parametrize("mode", MODES)
-SAMPLED = frozenset({"calls"})
 DRAWN_IN_EACH_MODE = pytest.mark.parametrize(
     "mode",
-    [mode if mode in SAMPLED else pytest.param(mode, marks=pytest.mark.long) for mode in MODES],
+    sampled(MODES, {"calls"}),
 )
 
 

@@ -28,5 +28,5 @@ def newest_run(runs_dir: Path) -> Path:
         )
     raise UsageError(
         f"there is no run in {runs_dir.absolute()}.",
-        fix="name with --run what --out of a run was, or make one: tiltyard run.",
+        fix="name the directory that --out of a run was, or make one: tiltyard run.",
     )

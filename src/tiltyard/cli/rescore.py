@@ -1,4 +1,4 @@
-"""`tiltyard rescore`: the rewards of a recorded run, by other weights or of whole groups.
+"""`tiltyard rescore`: the rewards of a recorded run, group by group, by its weights or others.
 
 Nothing is run or changed.
 """
@@ -23,7 +23,7 @@ from tiltyard.core.ids import GroupId, RolloutId, TaskId
 from tiltyard.core.verdict import Reward, Verdict
 from tiltyard.core.weights import UNWEIGHTED, Weighting, Weights
 from tiltyard.store import RunReader
-from tiltyard.verify.reward import rewards_of_group
+from tiltyard.verify.reward import Judged, rewards_of_run
 from tiltyard.verify.weights_file import read_weights
 
 LISTED_MAX = 50
@@ -40,7 +40,7 @@ class Rescored:
     group: GroupId
     task: TaskId
     old: float | None
-    """As it was recorded; None when it carried no reward."""
+    """As it was recorded: for this rollout by itself; None when it carried no reward."""
     reward: Reward
     weights: str
     """The digest of the weights that gave `reward`."""
@@ -66,7 +66,6 @@ class _Read:
     weights: Weights | None
     """What `old` was made with; None for the default weights."""
     weights_lost: bool
-    """True of a record of schema 3 or earlier with other weights than the default."""
 
 
 async def rescore(
@@ -96,7 +95,7 @@ async def rescore(
                 old=each.reward.value,
                 verdict=each.verdict,
                 weights=each.weights,
-                weights_lost=each.weights is None and "weights" in each.versions,
+                weights_lost=each.weights_lost,
             )
             for each in reader.iter_trajectories(on_damage=damaged.append)
         ]
@@ -128,26 +127,26 @@ def _refuse_if_there(out: Path | None) -> None:
 
 def _rescored(read: Sequence[_Read], weighting: Weighting) -> tuple[Rescored, ...]:
     """In the order of the records; each group is weighed as one."""
-    groups: dict[tuple[GroupId, TaskId, str], list[int]] = {}
-    weights_by: dict[str, Weights] = {}
-    for place, each in enumerate(read):
-        weights = weighting.of(each.task, each.weights)
-        weights_by[weights.digest] = weights
-        groups.setdefault((each.group, each.task, weights.digest), []).append(place)
-    found: dict[int, Rescored] = {}
-    for (group, task, digest), places in groups.items():
-        weights = weights_by[digest]
-        rewards = rewards_of_group([read[place].verdict for place in places], weights)
-        for place, reward in zip(places, rewards, strict=True):
-            found[place] = Rescored(
-                rollout=read[place].rollout,
-                group=group,
-                task=task,
-                old=read[place].old,
-                reward=reward,
-                weights=digest,
-            )
-    return tuple(found[place] for place in range(len(read)))
+    judged = [
+        Judged(
+            group=each.group,
+            task=each.task,
+            weights=weighting.of(each.task, each.weights),
+            verdict=each.verdict,
+        )
+        for each in read
+    ]
+    return tuple(
+        Rescored(
+            rollout=each.rollout,
+            group=each.group,
+            task=each.task,
+            old=each.old,
+            reward=reward,
+            weights=one.weights.digest,
+        )
+        for each, one, reward in zip(read, judged, rewards_of_run(judged), strict=True)
+    )
 
 
 def _lines(rescored: Iterable[Rescored]) -> Iterable[str]:

@@ -26,7 +26,13 @@ from tiltyard.core.trajectory import Trajectory
 from tiltyard.core.verdict import Outcome
 from tiltyard.core.weights import UNWEIGHTED
 from tiltyard.rollout.episode import Setting
-from tiltyard.rollout.runs import SharedVerdicts, attempts, outcome_counts, run_attempts
+from tiltyard.rollout.runs import (
+    SharedVerdicts,
+    attempts,
+    outcome_counts,
+    rewarded_by_group,
+    run_attempts,
+)
 from tiltyard.store import RunStore
 from tiltyard.tasks.catalog import load_function_tasks
 from tiltyard.verify.reward import reward_of
@@ -107,10 +113,12 @@ async def run(options: RunOptions, settings: Settings) -> int:
     finally:
         await policy.aclose()
         if trajectories:
-            _print(trajectories, directory, as_json=options.as_json)
+            # Also after a stop: by what there is of each group, as `rescore` would.
+            ended = sorted(rewarded_by_group(trajectories), key=lambda each: each.id)
+            _print(ended, directory, as_json=options.as_json)
             write_whole(
                 directory / RESULTS_FILE,
-                "".join(f"{json.dumps(summary_line(each))}\n" for each in _ordered(trajectories)),
+                "".join(f"{json.dumps(summary_line(each))}\n" for each in ended),
             )
     if not options.as_json:
         Console(highlight=False, markup=False).print(str(directory / RESULTS_FILE), soft_wrap=True)
@@ -197,10 +205,6 @@ def summary_line(trajectory: Trajectory) -> dict[str, object]:
     }
 
 
-def _ordered(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
-    return sorted(trajectories, key=lambda trajectory: trajectory.id)
-
-
 def write_whole(path: Path, text: str) -> None:
     """Writes a file so that it is there whole or not at all. Raises `StoreError`."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -221,7 +225,7 @@ def _print(trajectories: Sequence[Trajectory], directory: Path, *, as_json: bool
             "run": str(directory),
             "outcomes": {str(outcome): count for outcome, count in counts.items()},
             "mean_reward": _mean(trajectories),
-            "rollouts": [summary_line(each) for each in _ordered(trajectories)],
+            "rollouts": [summary_line(each) for each in trajectories],
         }
         print(json.dumps(document, indent=2))  # noqa: T201 - the command's output
         return

@@ -18,8 +18,9 @@ from tiltyard.cli.tables import print_table
 from tiltyard.config import Settings
 from tiltyard.core.execution import ExecResult
 from tiltyard.core.trajectory import Prompt, Step, Trajectory
-from tiltyard.core.verdict import Component
-from tiltyard.store import RolloutRow, RunReader, RunStore
+from tiltyard.core.verdict import Component, Reward, Verdict
+from tiltyard.rollout.runs import rewarded_by_group
+from tiltyard.store import RolloutRow, RowFilter, RunReader, RunStore
 
 SHOWN_CHARACTERS_MAX = 20_000
 LISTED_MAX = 100
@@ -41,10 +42,12 @@ async def show(
             _list(list(reader.iter_rows()), directory, as_json=as_json)
             return code
         trajectory = reader.read(reader.resolve(rollout))
-    if as_json:
-        print(json.dumps(json_tree(trajectory), indent=2))  # noqa: T201 - the command's output
-    else:
-        _print(trajectory, Console(highlight=False, markup=False))
+        if as_json:
+            print(json.dumps(json_tree(trajectory), indent=2))  # noqa: T201 - the command's output
+        else:
+            console = Console(highlight=False, markup=False)
+            _print(trajectory, console)
+            _print_reward_in_group(trajectory, reader, console)
     return code
 
 
@@ -120,11 +123,25 @@ def _print(trajectory: Trajectory, console: Console) -> None:
     if trajectory.shared_verdict_of:
         owner = trajectory.shared_verdict_of
         console.print(shown(f"the verdict is that of the identical answer {owner}"))
-    reward = "none" if trajectory.reward.value is None else f"{trajectory.reward.value:g}"
-    why = why_of(verdict, trajectory.reward)
-    console.print(shown(f"outcome {verdict.outcome}, reward {reward}: {why}"))
+    rewarded = _rewarded(verdict, trajectory.reward)
+    console.print(shown(f"outcome {verdict.outcome}, {rewarded}"))
     versions = ", ".join(f"{name} {value}" for name, value in trajectory.versions.items() if value)
     console.print(shown(f"{trajectory.wall_s:.2f} s; {versions}", "dim"))
+
+
+def _print_reward_in_group(trajectory: Trajectory, reader: RunReader, console: Console) -> None:
+    """What a learner is given, where the rest of the group makes that another reward."""
+    if trajectory.weights_lost:
+        return
+    group = reader.iter_trajectories(RowFilter(group=trajectory.group), on_damage=lambda _: None)
+    for each in rewarded_by_group(group):
+        if each.id == trajectory.id and each.reward.value != trajectory.reward.value:
+            console.print(shown(f"in its group {_rewarded(each.verdict, each.reward)}"))
+
+
+def _rewarded(verdict: Verdict, reward: Reward) -> str:
+    value = "none" if reward.value is None else f"{reward.value:g}"
+    return f"reward {value}: {why_of(verdict, reward)}"
 
 
 def _component_rows(components: Sequence[Component]) -> Iterator[tuple[Text, ...]]:

@@ -90,6 +90,8 @@ class Trajectory:
     steps: tuple[Step, ...]
     verdict: Verdict
     reward: Reward
+    """In a record that of this rollout by itself, because it is kept when it ends, and its group is
+    complete only later. In what a run returns, of its group (`rollout.runs.rewarded_by_group`)."""
     started_unix_s: float
     wall_s: float
     seed: int
@@ -103,3 +105,9 @@ class Trajectory:
     earlier, which name only the digest."""
     prompt: Prompt | None = None
     """What the policy was asked first, before any turn; None in records of schema 1."""
+
+    @property
+    def weights_lost(self) -> bool:
+        """True of a record of schema 3 or earlier with other weights than the default: it names
+        them and does not hold them."""
+        return self.weights is None and "weights" in self.versions

@@ -88,8 +88,7 @@ class Setting:
     turns_max: int
     observe: Observe = observe_nothing
     weighting: Weighting = UNWEIGHTED
-    """What the recorded rewards are made with, each for its rollout alone: gaps that concern a
-    whole group are known when it is complete (`verify.reward.rewards_of_group`)."""
+    """What rewards are made with."""
 
     def weights_of(self, task: Task) -> Weights:
         """What a rollout of this task is rewarded with."""

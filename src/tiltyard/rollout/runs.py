@@ -4,15 +4,17 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tiltyard.core.ids import GroupId, RolloutId, TaskId
 from tiltyard.core.task import Submission, Task
 from tiltyard.core.trajectory import Trajectory
 from tiltyard.core.verdict import CheckStatus, Outcome, Verdict
+from tiltyard.core.weights import DEFAULT
 from tiltyard.rollout.episode import CANCELLED, Attempt, Progress, Setting, Verify, run_episode
 from tiltyard.tasks.concurrently import for_each
+from tiltyard.verify.reward import Judged, rewards_of_run
 
 REMEMBERED_TASKS_MAX = 4_096
 """More than any batch has; a run over more tasks must not keep all of their answers."""
@@ -63,10 +65,11 @@ async def run_attempts(
 ) -> list[Trajectory]:
     """Makes every rollout, at most `concurrency` at once; returns them in the order planned.
 
-    Each is recorded as soon as it ends. When cancelled, those under way are recorded as cancelled,
-    those that had ended are recorded all the same, their sandboxes are released, and the
-    cancellation goes on. An error of `record` ends the run. Raises UsageError when `concurrency` is
-    not positive.
+    Each is recorded as soon as it ends, with the reward that it has by itself; those returned have
+    the rewards of whole groups (`rewarded_by_group`), and are what to learn from. When cancelled,
+    those under way are recorded as cancelled, those that had ended are recorded all the same, their
+    sandboxes are released, and the cancellation goes on. An error of `record` ends the run. Raises
+    UsageError when `concurrency` is not positive.
     """
     done: dict[int, Trajectory] = {}
 
@@ -75,13 +78,38 @@ async def run_attempts(
         try:
             trajectory = await run_episode(attempt, setting, progress)
         except asyncio.CancelledError:
-            await _to_its_end(record(progress.trajectory(attempt, CANCELLED)))
+            await _to_its_end(record(_cancelled(attempt, setting, progress)))
             raise
         await _to_its_end(record(trajectory))
         done[number] = trajectory
 
     await for_each(planned, make, concurrency=concurrency)
-    return [done[number] for number in sorted(done)]
+    # In a thread: weighing ten thousand takes longer than the event loop may stand still.
+    return await asyncio.to_thread(rewarded_by_group, [done[number] for number in sorted(done)])
+
+
+def rewarded_by_group(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
+    """Rollouts of a run, in their order, each with the reward that it has in its group.
+
+    This is what a learner is to be given, and what `tiltyard rescore` makes of the same records by
+    the same weights. Whole groups are given: who is left out is not compared with.
+    """
+    ended = list(trajectories)
+    judged = [
+        Judged(
+            group=each.group,
+            task=each.task_id,
+            weights=each.weights or DEFAULT,
+            verdict=each.verdict,
+        )
+        for each in ended
+    ]
+    rewards = rewards_of_run(judged)
+    return [replace(each, reward=reward) for each, reward in zip(ended, rewards, strict=True)]
+
+
+def _cancelled(attempt: Attempt, setting: Setting, progress: Progress) -> Trajectory:
+    return progress.trajectory(attempt, CANCELLED, setting.weights_of(attempt.task))
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:

@@ -173,7 +173,7 @@ class _Reader:
         return self._folder(verify.base or "environment", needed=verify.base is not None)
 
     def _inputs(self, checks: ChecksTable, folders: Folders) -> str | None:
-        if checks.inputs is None:
+        if checks.inputs is None or checks.inputs.file is None:
             return None
         name = checks.inputs.file.removeprefix("tests/")
         return folders.text("tests", name, needed=True)

@@ -13,7 +13,7 @@ import re2
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from tiltyard.core.checks import Checks, Growth, Inputs, Leaks, Rubric, StateCheck, StateKind
-from tiltyard.tasks.records import PlainId, PythonName
+from tiltyard.tasks.names import PlainId, PythonName
 from tiltyard.verify.weights_file import WeightsTable
 
 TIME_LIMIT_S_MAX = 3600.0
@@ -155,11 +155,18 @@ class VerifyTable(_Table):
 
 
 class InputsTable(_Table):
-    """`Inputs`, with the file that holds the program."""
+    """`Inputs`, with the program itself or the file that holds it."""
 
-    file: _Path
+    file: _Path | None = None
+    source: Annotated[str, Field(max_length=1_000_000)] | None = None
     target: PythonName
     fresh_cases: int = Field(default=0, ge=0, le=10_000)
+
+    @model_validator(mode="after")
+    def _has_one_program(self) -> "InputsTable":
+        if (self.file is None) == (self.source is None):
+            raise ValueError("needs exactly one of 'file' and 'source'")
+        return self
 
 
 class GrowthTable(_Table):
@@ -245,12 +252,12 @@ class ChecksTable(_Table):
             raise ValueError("has two state checks of one id")
         return self
 
-    def checks(self, inputs_source: str | None) -> Checks:
-        """The checks, with the source of the program that `inputs` names."""
+    def checks(self, inputs_source: str | None = None) -> Checks:
+        """The checks; `inputs_source` is that of the file that `inputs` names, None without one."""
         inputs = None
-        if self.inputs is not None and inputs_source is not None:
+        if self.inputs is not None:
             inputs = Inputs(
-                source=inputs_source,
+                source=self.inputs.source or inputs_source or "",
                 target=self.inputs.target,
                 fresh_cases=self.inputs.fresh_cases,
             )

@@ -6,9 +6,8 @@ is a reward that means nothing.
 """
 
 import builtins
-import keyword
 import re
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from types import MappingProxyType
 from typing import Annotated, Literal
 
@@ -22,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from tiltyard.core.checks import Checks, StateCheck
 from tiltyard.core.execution import Limits
 from tiltyard.core.ids import TaskId
 from tiltyard.core.task import (
@@ -36,6 +36,14 @@ from tiltyard.core.task import (
 )
 from tiltyard.core.values import Value
 from tiltyard.tasks.literals import LiteralError, read_literal, write_literal
+from tiltyard.tasks.manifest import (
+    ChecksTable,
+    GrowthTable,
+    InputsTable,
+    LeaksTable,
+    StateTable,
+)
+from tiltyard.tasks.names import PlainId, PythonName
 
 CASES_MAX = 10_000
 FILES_MAX = 100
@@ -48,20 +56,6 @@ _EXCEPTIONS = frozenset(
     for name, kind in vars(builtins).items()
     if isinstance(kind, type) and issubclass(kind, Exception)
 )
-
-
-def _safe_id(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,199}", text):
-        raise ValueError(
-            "must be 1 to 200 letters, digits or ._:+- and start with a letter or digit"
-        )
-    return text
-
-
-def _identifier(text: str) -> str:
-    if not text.isidentifier() or keyword.iskeyword(text) or len(text) > 100:
-        raise ValueError("must be a Python name")
-    return text
 
 
 def _exception(text: str) -> str:
@@ -81,8 +75,6 @@ def _arguments(text: str) -> str:
     return text
 
 
-PlainId = Annotated[str, AfterValidator(_safe_id)]
-PythonName = Annotated[str, AfterValidator(_identifier)]
 _Source = Annotated[str, Field(max_length=SOURCE_CHARS_MAX)]
 _LiteralText = Annotated[str, AfterValidator(_literal)]
 _ArgumentsText = Annotated[str, AfterValidator(_arguments)]
@@ -223,6 +215,7 @@ class TaskRecord(_Record):
     limits: LimitsRecord = LimitsRecord()
     time_limit_s: float = Field(default=5.0, gt=0.0, le=TIME_LIMIT_S_MAX)
     provenance: dict[str, str] = Field(default_factory=dict, max_length=100)
+    checks: ChecksTable = ChecksTable()
 
     @model_validator(mode="after")
     def _has_tests_of_its_own(self) -> "TaskRecord":
@@ -233,9 +226,17 @@ class TaskRecord(_Record):
             raise ValueError(f"has a test file named like its module, {self.module}.py")
         return self
 
+    @model_validator(mode="after")
+    def _holds_its_inputs(self) -> "TaskRecord":
+        if self.checks.inputs is not None and self.checks.inputs.file is not None:
+            raise ValueError("names a file in checks.inputs; give the program itself in 'source'")
+        return self
+
     @classmethod
     def of(cls, task: Task) -> "TaskRecord":
         """The record of a task. Raises LiteralError or pydantic's ValidationError."""
+        if task.weights is not None or task.baseline:
+            raise LiteralError("(what its reward is made of) needs a task directory")
         return cls(
             id=task.id,
             family=task.family,
@@ -250,6 +251,7 @@ class TaskRecord(_Record):
             limits=LimitsRecord(**asdict(task.limits)),
             time_limit_s=task.time_limit_s,
             provenance=dict(task.provenance),
+            checks=_checks_table(task.checks),
         )
 
     def task(self) -> Task:
@@ -267,6 +269,7 @@ class TaskRecord(_Record):
             limits=self.limits.limits(),
             time_limit_s=self.time_limit_s,
             provenance=MappingProxyType(dict(self.provenance)),
+            checks=self.checks.checks(),
         )
 
 
@@ -298,6 +301,32 @@ def _case_record(case: CallCase) -> CaseRecord:
         compare=case.compare.value,
         weight=case.weight,
     )
+
+
+def _checks_table(checks: Checks) -> ChecksTable:
+    return ChecksTable(
+        static=checks.static,
+        types=checks.types,
+        cost=checks.cost,
+        inputs=InputsTable(**asdict(checks.inputs)) if checks.inputs else None,
+        growth=GrowthTable(**asdict(checks.growth)) if checks.growth else None,
+        leaks=LeaksTable(**asdict(checks.leaks)) if checks.leaks else None,
+        state=[_state_table(check) for check in checks.state],
+        rubric=dict(checks.rubric.criteria) if checks.rubric else {},
+    )
+
+
+def _state_table(check: StateCheck) -> StateTable:
+    # Only what differs from the default: a table refuses fields that its kind does not use.
+    given = {
+        each.name: getattr(check, each.name)
+        for each in fields(check)
+        if getattr(check, each.name) != each.default
+    }
+    given["kind"] = check.kind.value
+    if check.rows:
+        given["rows"] = [list(row) for row in check.rows]
+    return StateTable(**given)
 
 
 def _args(text: str) -> tuple[Value, ...]:

@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from tiltyard.core.errors import StoreError, UsageError
 from tiltyard.core.files import kind_of
@@ -16,8 +17,6 @@ from tiltyard.core.task import Odd, RepositorySuite, ScriptSuite, Submission, Ta
 from tiltyard.tasks.trees import (
     ODD_KINDS,
     Caps,
-    every,
-    into_all,
     open_directory,
     read_file,
     read_tree,
@@ -30,8 +29,6 @@ FILE_CAPS = Caps()
 """Of a function's or a program's task, whose answer is one file."""
 PROJECT_CAPS = Caps(entries_max=50_000)
 """Of a task that has a project: with its packages and its history it is large without any guile."""
-ENVIRONMENT = "pyvenv.cfg"
-"""What every virtual environment has, whoever made it."""
 _MAGIC = "*?["
 _NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 
@@ -64,13 +61,8 @@ def _read(path: Path, task: Task) -> Submission:
             # Left like that by the agent: its own doing, and no fault of the host.
             return Submission(files={}, odd={WHOLE: Odd.UNREADABLE})
         try:
-            tree = read_tree(
-                root,
-                _caps(task),
-                wanted=_wanted(task),
-                needed=_needed(task),
-                into=_into(task),
-            )
+            wanted = _wanted(task)
+            tree = read_tree(root, _caps(task), wanted=wanted, needed=_needed(task), into=wanted)
         finally:
             os.close(root)
         return Submission(files=tree.files, links=tree.links, odd=tree.odd)
@@ -101,26 +93,29 @@ def _caps(task: Task) -> Caps:
     return PROJECT_CAPS if project else FILE_CAPS
 
 
-def _wanted(task: Task) -> Callable[[str], bool]:
+def _wanted(task: Task) -> "_Wanted":
     """Not what tools keep for themselves, which is often more than all else and never judged. A
     script may want its packages."""
     if isinstance(task.hidden, ScriptSuite):
-        return every
-    names = _declared(task)
+        return _everything
+    declared = _declared(task)
 
-    def wanted(path: str) -> bool:
+    def wanted(path: str, names: Sequence[str] = ()) -> bool:
         # A directory is asked for as a file in it would be; of `.git` only some are wanted.
-        return path.endswith(".git") or not of_a_tool(f"{path}/", names)
+        of_git = path.rsplit("/", 1)[-1] == ".git"
+        return of_git or not of_a_tool(f"{path}/", declared, beside=names)
 
     return wanted
 
 
-def _into(task: Task) -> Callable[[str, Sequence[str]], bool]:
-    """Nor into a virtual environment, whatever its name is."""
-    if isinstance(task.hidden, ScriptSuite):
-        return into_all
-    declared = _declared(task)
-    return lambda path, names: ENVIRONMENT not in names or not declared.isdisjoint(path.split("/"))
+class _Wanted(Protocol):
+    """Whether an entry is looked at; of a directory asked again with the names in it."""
+
+    def __call__(self, path: str, names: Sequence[str] = (), /) -> bool: ...
+
+
+def _everything(_path: str, _names: Sequence[str] = ()) -> bool:
+    return True
 
 
 def _declared(task: Task) -> frozenset[str]:

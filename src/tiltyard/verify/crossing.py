@@ -11,7 +11,7 @@ from tiltyard.core.verdict import CheckStatus
 from tiltyard.sandbox.ending import Ending
 from tiltyard.sandbox.zygotes import Run
 from tiltyard.verify.evidence import plain_lines
-from tiltyard.verify.split.inside import codec
+from tiltyard.verify.inside import codec
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import assert_never
 
+from tiltyard.core.ids import GroupId, TaskId
 from tiltyard.core.verdict import CheckStatus, Component, Gap, Outcome, Reward, Verdict
 from tiltyard.core.weights import DEFAULT, ComponentWeight, Unresolved, Weights
 
@@ -47,6 +48,33 @@ def rewards_of_group(verdicts: Sequence[Verdict], weights: Weights = DEFAULT) ->
         replace(_reward(verdict, weights, dropped), gates=_gates(verdict, weights))
         for verdict in verdicts
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The verdict of one rollout of a run, with what decides whom it is compared with."""
+
+    group: GroupId
+    task: TaskId
+    weights: Weights
+    verdict: Verdict
+
+
+def rewards_of_run(judged: Sequence[Judged]) -> tuple[Reward, ...]:
+    """The rewards that a learner is given, in the order of `judged`.
+
+    Compared with each other are the rollouts of one group, task and weights, by
+    `rewards_of_group`; so what is given here are whole groups.
+    """
+    groups: dict[tuple[GroupId, TaskId, str], list[int]] = {}
+    for place, each in enumerate(judged):
+        groups.setdefault((each.group, each.task, each.weights.digest), []).append(place)
+    found: dict[int, Reward] = {}
+    for places in groups.values():
+        weights = judged[places[0]].weights
+        rewards = rewards_of_group([judged[place].verdict for place in places], weights)
+        found.update(zip(places, rewards, strict=True))
+    return tuple(found[place] for place in range(len(judged)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,6 @@ def shipped(module: str, *names: str) -> dict[str, str]:
 
 
 def shared(*names: str) -> dict[str, str]:
-    """The codec, by which everything in a run answers, and files that several modes ship, such as
+    """The codec, by which everything in a run answers, and others of `verify/inside`, such as
     `channel.py` and `recorder.py`."""
-    return shipped("tiltyard.verify.split.mode", "codec.py") | shipped(__name__, *names)
+    return shipped(__name__, "codec.py", *names)

@@ -2,7 +2,7 @@
 
 import fnmatch
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection
 
 _PROTECTED = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"),
@@ -23,6 +23,8 @@ _TOOLS = frozenset(
 """Directories of tools. Test runs collect nothing from them and import nothing from them, and what
 is in them is full of links and of other people's configuration."""
 _HOOKS = "hooks"
+_ENVIRONMENT = "pyvenv.cfg"
+"""What every virtual environment has, whatever its own name and whoever made it."""
 
 
 def configures(path: str) -> bool:
@@ -37,16 +39,23 @@ def hides(path: str) -> bool:
     return path.split("/", 1)[0].removesuffix(".py") in _HIDING
 
 
-def of_a_tool(path: str, declared: Iterable[str] = ()) -> bool:
+def of_a_tool(path: str, declared: Collection[str] = (), *, beside: Collection[str] = ()) -> bool:
     """Whether a path is inside a directory that a tool made for itself, such as `.venv`, and so can
     change no test run, whatever it is. Git's hooks can. `declared` are paths or globs; a directory
-    that one of them names is none of a tool's own."""
+    that one of them names is none of a tool's own. `beside` are all names in the path's directory,
+    as far as they are known: among them may be what shows a virtual environment of any name."""
     parts = path.split("/")
-    for at, name in enumerate(parts[:-1]):
+    above = parts[:-1]
+    if _ENVIRONMENT in beside and not any(_names(each, declared) for each in above):
+        return True
+    for at, name in enumerate(above):
         if name in _TOOLS:
-            named = any(name in each.split("/") for each in declared)
-            return not named and not (name == ".git" and parts[at + 1] == _HOOKS)
+            return not _names(name, declared) and not (name == ".git" and parts[at + 1] == _HOOKS)
     return False
+
+
+def _names(name: str, declared: Collection[str]) -> bool:
+    return any(name in each.split("/") for each in declared)
 
 
 def is_lock(path: str) -> bool:

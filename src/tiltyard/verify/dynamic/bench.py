@@ -23,10 +23,10 @@ from tiltyard.core.verdict import CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, Run, ZygoteCells, ZygoteProgram
 from tiltyard.verify.crossing import beside_the_loop, framed
+from tiltyard.verify.inside import codec
 from tiltyard.verify.room import Room
 from tiltyard.verify.shipping import shared, shipped
 from tiltyard.verify.split.candidate import Candidate, Gone, Reply, words_of_reply
-from tiltyard.verify.split.inside import codec
 
 POLL_S = 0.01
 """How often a run that works is looked at, to end it when it has used enough."""

@@ -24,7 +24,7 @@ from tiltyard.verify.crossing import (
     words_of,
 )
 from tiltyard.verify.evidence import plain
-from tiltyard.verify.split.inside import codec
+from tiltyard.verify.inside import codec
 
 MESSAGE_BYTES_MAX = 4 * MIB
 MESSAGES_SPARE = 20_000

@@ -17,8 +17,7 @@ import posixpath
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType, TracebackType
-from typing import Self
+from types import MappingProxyType
 
 from tiltyard.core.errors import GraderError, SandboxDied, SandboxFileError, UnsoundTask
 from tiltyard.core.execution import ExecResult, Reason, SandboxSpec
@@ -30,6 +29,7 @@ from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.verify.crossing import STATUS_OF
 from tiltyard.verify.evidence import plain
 from tiltyard.verify.found import Found
+from tiltyard.verify.room import Room
 from tiltyard.verify.script.artifacts import RESERVED, archive, artifacts_of
 from tiltyard.verify.script.reward_file import BYTES_MAX, DIRECTORY, JSON, TEXT, Written, read
 
@@ -59,7 +59,7 @@ class Session:
         return self.result.reason is Reason.EXIT
 
 
-class ScriptMode:
+class ScriptMode(Room):
     """Judges tasks by their own script. Use with `async with`; safe to call concurrently."""
 
     def __init__(self, provider: Provider, *, spec: SandboxSpec) -> None:
@@ -67,17 +67,8 @@ class ScriptMode:
         self._provider = provider
         self._spec = spec
         self._live = 0
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Every sandbox is closed by the call that made it."""
+        # Every sandbox is closed by the call that made it, so there is nothing to open.
+        super().__init__()
 
     @property
     def sandboxes(self) -> int:

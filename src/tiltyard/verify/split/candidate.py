@@ -18,7 +18,7 @@ from tiltyard.verify.crossing import (
     words_of,
 )
 from tiltyard.verify.evidence import plain
-from tiltyard.verify.split.inside import codec
+from tiltyard.verify.inside import codec
 
 REPLY_BYTES_MAX = codec.BYTES_MAX - 65_536
 """Less than a message has: a reply is passed on to the tests inside one."""

@@ -5,11 +5,9 @@ A submission is judged by `SplitMode.judge`; what is a fault of ours is raised, 
 """
 
 import secrets
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from types import MappingProxyType, TracebackType
-from typing import Self
 
 from tiltyard.core.checks import Inputs
 from tiltyard.core.errors import GraderError, SandboxDied, UnsoundTask
@@ -20,12 +18,13 @@ from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
 from tiltyard.verify.expected import Remembered, digest_of
 from tiltyard.verify.found import Found
+from tiltyard.verify.inside import codec
 from tiltyard.verify.provenance import suite_digest
+from tiltyard.verify.room import Room
 from tiltyard.verify.shipping import shared, shipped
 from tiltyard.verify.split.calls import EncodedSuites, judge_calls, requests_of
 from tiltyard.verify.split.candidate import Candidate
 from tiltyard.verify.split.fresh import FRESH_CASES_MAX, expected_by, generated
-from tiltyard.verify.split.inside import codec
 from tiltyard.verify.split.programs import Programs
 from tiltyard.verify.split.pytests import FileReport, Fixed, checks_of, run_file, test_files
 from tiltyard.verify.submission import take
@@ -59,7 +58,7 @@ def program(main: str) -> ZygoteProgram:
     return ZygoteProgram(files=files, main=main)
 
 
-class SplitMode:
+class SplitMode(Room):
     """Judges function tasks. Use with `async with`; safe to call concurrently."""
 
     def __init__(
@@ -85,13 +84,7 @@ class SplitMode:
         )
         self._expected = Remembered[Checked]()
         self._encoded = EncodedSuites()
-        self._opened = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        await self._opened.enter_async_context(self._candidates)
-        await self._opened.enter_async_context(self._testers)
-        await self._opened.enter_async_context(self._generators)
-        return self
+        super().__init__(self._candidates, self._testers, self._generators)
 
     async def __aexit__(
         self,
@@ -100,13 +93,12 @@ class SplitMode:
         trace: TracebackType | None,
     ) -> None:
         self._programs.destroy()
-        await self._opened.__aexit__(kind, error, trace)
+        await super().__aexit__(kind, error, trace)
 
     @property
     def sandboxes(self) -> int:
         """How many sandboxes it has now."""
-        cells = (self._candidates, self._testers, self._generators)
-        return sum(each.sandboxes for each in cells) + self._programs.sandboxes
+        return super().sandboxes + self._programs.sandboxes
 
     async def judge(self, task: Task, submission: Submission, *, seed: int | None = None) -> Found:
         """Runs the hidden suite, and what the task's generator makes of `seed`: None draws one.

@@ -23,8 +23,8 @@ from tiltyard.sandbox.streams import ChannelClosed
 from tiltyard.sandbox.zygotes import Run
 from tiltyard.verify.crossing import HANG_GRACE_S, STATUS_OF, framed, words_of
 from tiltyard.verify.evidence import plain
+from tiltyard.verify.inside import codec
 from tiltyard.verify.split.candidate import Candidate, Gone, raised_by
-from tiltyard.verify.split.inside import codec
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 REQUESTS_MAX = 100_000
