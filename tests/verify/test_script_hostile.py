@@ -136,6 +136,7 @@ async def test_artifacts_over_the_memory_are_the_agents_fault(
 
 
 RUN_BY_PYTEST = b"""cd /app
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1  # what is installed here may want more memory
 python3 -m pytest -q -p no:cacheprovider /tests/test_it.py && r=1 || r=0
 echo $r > /logs/verifier/reward.txt
 """
@@ -162,7 +163,10 @@ CHEATS = {
 async def test_files_that_a_test_run_loads_unasked_are_left_out_and_named(
     verifier: Verifier,
 ) -> None:
-    files = {"it.py": b"def f(): return 0\n"} | CHEATS
+    right = {"it.py": b"def f(): return 1\n"} | CHEATS
+    kept = await verifier.verify(python_task(), answer(right))
+    assert kept.score == 1.0, kept.checks
+    files = right | {"it.py": b"def f(): return 0\n"}
     verdict = await earned(verifier, python_task(), files)
     assert {each.path for each in verdict.components[0].evidence} >= set(CHEATS)
 
@@ -240,3 +244,31 @@ async def test_run_as_another_user_a_solution_reaches_neither_script_nor_reward(
     assert right.score == 1.0, (right.detail, right.checks)
     verdict = await earned(verifier, judged, files)
     assert verdict.tamper == ()
+
+
+APART = b"""cd /app
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
+python3 -P -m pytest -q -p no:cacheprovider -c /dev/null --rootdir=/tests /tests && r=1 || r=0
+echo $r > /logs/verifier/reward.txt
+"""
+ASKS = b"""import subprocess, sys
+def test():
+    asked = [sys.executable, "-I", "/app/it.py"]
+    assert subprocess.run(asked, capture_output=True, timeout=10).stdout == b"3\\n"
+"""
+"""Pytest as docs/verification.md advises it, for a solution that is a program."""
+
+
+@pytest.mark.slow
+async def test_pytest_that_looks_nowhere_else_is_not_led_astray(verifier: Verifier) -> None:
+    right = {"it.py": b"print(3)\n"}
+    judged = task(APART, tests={"test.sh": APART, "test_it.py": ASKS}, reference=right)
+    settings = {
+        "pyproject.toml": b"[tool.pytest.ini_options]\naddopts = '--co'\n",
+        "tox.ini": b"[pytest]\naddopts = --co\n",
+        "argparse.py": b"import os; os._exit(0)\n",
+        "subprocess.py": b"import os; os._exit(0)\n",
+    }
+    kept = await verifier.verify(judged, answer(right | settings))
+    assert kept.score == 1.0, kept.checks
+    await earned(verifier, judged, settings | {"it.py": b"import os; os._exit(0)\n"})
