@@ -197,7 +197,7 @@ async def test_a_directory_that_holds_a_run_is_refused(
 
 
 def test_show_without_a_run_says_what_to_do(tiltyard: Tiltyard) -> None:
-    assert_told(tiltyard("show", "anything"), 2, "no run in /", "--run", "--out")
+    assert_told(tiltyard("show", "anything"), 2, "no run in /", "--out of a run")
 
 
 @pytest.mark.sandbox

@@ -189,18 +189,6 @@ async def test_a_script_that_hangs_with_the_reference_too_is_at_fault(verifier: 
     assert verdict.outcome is Outcome.GRADER_FAULT
 
 
-async def test_a_reward_written_after_the_end_does_not_count(verifier: Verifier) -> None:
-    """A process left behind that keeps writing is killed before the file is read."""
-    late = b"(while true; do echo 1 > /logs/verifier/reward.txt; done) > /dev/null 2>&1 &\n"
-    script = b"sh run.sh\nsleep 0.2\necho 0 > /logs/verifier/reward.txt\n"
-    for _ in range(5):
-        verdict = await verifier.verify(task(script), answer({"run.sh": late}))
-        # It may have won the race inside, but what is read is what was there when all was dead:
-        # this mode promises no more, and its assurance says so.
-        assert verdict.assurance in {Assurance.SCRIPT, None}
-        assert verdict.outcome in {Outcome.GRADED, Outcome.GRADER_FAULT}
-
-
 @pytest.mark.parametrize(
     ("submission", "word"),
     [

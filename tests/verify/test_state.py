@@ -24,11 +24,14 @@ ln -s app.conf link; mkfifo pipe; : > empty
 python3 - <<'END'
 import sqlite3
 db = sqlite3.connect("shop.db"); db.execute("pragma journal_mode = wal")
+db.execute("create table number (n)")
+db.executemany("insert into number values (?)", ((n,) for n in range(1001)))
 db.execute("create table item (name text, price real, left_over blob)")
 db.execute("insert into item values ('tea', 2.5, null), ('nut', 1, x'ff')"); db.commit()
 import os; os._exit(0)
 END
 printf '<h1>hello</h1>' > index.html
+head -c 300000 /dev/zero | tr '\0' y > large.html
 sleep 5000 & echo $! > sleep.pid
 python3 -m http.server 8080 --bind 127.0.0.1 > log 2>&1 & echo $! > http.pid
 true & dead=$!; wait $dead; echo $dead > dead.pid
@@ -63,6 +66,8 @@ def check(kind: StateKind, path: str = "", **fields: object) -> StateCheck:
 
 
 QUERY = "select name, price, left_over from item order by name"
+NUMBERS = "select n from number order by n"
+THOUSAND = tuple((str(n),) for n in range(1000))
 ROWS = (("nut", "1.0", "b'\\xff'"), ("tea", "2.5", "None"))
 
 
@@ -77,6 +82,7 @@ ROWS = (("nut", "1.0", "b'\\xff'"), ("tea", "2.5", "None"))
         check(StateKind.PROCESS, matches="sleep 5000"),
         check(StateKind.PORT, port=8080),
         check(StateKind.HTTP, "/index.html", port=8080, equals="<h1>hello</h1>"),
+        check(StateKind.HTTP, "/large.html", port=8080, equals="y" * 300_000),
         check(StateKind.HTTP, "/none", port=8080, status=404),
         check(StateKind.SQL, "shop.db", query=QUERY, rows=ROWS),
         check(StateKind.SERVICE, "http.pid", matches="http.server"),
@@ -105,6 +111,7 @@ async def test_what_is_so_holds(checks: StateChecks, left: Sandbox, held: StateC
         (check(StateKind.HTTP, "/none", port=8080), "404"),
         (check(StateKind.HTTP, "/", port=8081), "no answer"),
         (check(StateKind.SQL, "shop.db", query=QUERY, rows=ROWS[:1]), "gave"),
+        (check(StateKind.SQL, "shop.db", query=NUMBERS, rows=THOUSAND), "gave"),
         (check(StateKind.SQL, "shop.db", query="select nonsense"), "Error"),
         (check(StateKind.SQL, "app.conf", query=QUERY, rows=ROWS), "DatabaseError"),
         (check(StateKind.SERVICE, "dead.pid"), "no process"),
@@ -143,6 +150,41 @@ async def test_an_endless_query_and_a_hostile_pattern_end(
     await left.write("long", "a" * 100_000)
     slow = check(StateKind.FILE, "long", matches="(a+)+(a+)+b")
     assert (await checks.observe(left, [slow])).normalised == 0.0
+
+
+SLOW_SERVER = """
+import socket, time
+server = socket.create_server(("127.0.0.1", 8090))
+while True:
+    served, _ = server.accept()
+    served.sendall(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
+    try:
+        while True:
+            served.sendall(b"x")
+            time.sleep(0.5)
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.long
+async def test_a_server_that_answers_for_ever_takes_no_other_service_away(
+    provider: NativeProvider, checks: StateChecks
+) -> None:
+    spec = replace(SPEC, network=Network(mode=NetworkMode.LOOPBACK))
+    sandbox = await provider.create(spec)
+    try:
+        await sandbox.write("slow.py", SLOW_SERVER)
+        await sandbox.run(["sh", "-c", "python3 slow.py > log 2>&1 & sleep 5000 > log &"])
+        port = check(StateKind.PORT, port=8090)
+        while (await checks.observe(sandbox, [port])).raw != 1.0:
+            pass
+        slow = check(StateKind.HTTP, "/", port=8090, equals="x")
+        assert (await checks.observe(sandbox, [slow])).raw == 0.0
+        alive = check(StateKind.PROCESS, matches="sleep 5000")
+        assert (await checks.observe(sandbox, [port, alive])).raw == 1.0
+    finally:
+        await sandbox.close()
 
 
 async def test_a_bad_pattern_is_the_tasks_fault(checks: StateChecks, left: Sandbox) -> None:

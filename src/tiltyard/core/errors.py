@@ -44,6 +44,11 @@ class UnsoundTask(GraderError):
     """The task itself is bad: no tests, or ones that its reference fails. Mend the task."""
 
 
+class UnscoredAnswer(GraderError):
+    """One answer got no number, though the reference gets one from the same tests. Read the answer:
+    either the tests cannot judge it, or it had them not to, for nothing is better than a 0."""
+
+
 class SandboxError(TiltyardError):
     """Root of the sandbox room's errors: an infrastructure fault, never the program's."""
 

@@ -9,11 +9,12 @@ _PROTECTED = (
     *("pytest.toml", ".pytest.toml"),
     *("sitecustomize.py", "usercustomize.py", "*.pth", "*.pyc", ".coveragerc"),
 )
-_RUNNERS = frozenset({"pytest", "_pytest", "pluggy", "hypothesis"})
+RUNNERS = frozenset({"pytest", "_pytest", "pluggy", "hypothesis"})
+"""What test runs are made of: a module of this name where they look first is run in its place."""
 _HARMLESS = frozenset({"test", "this", "antigravity", "idlelib", "turtledemo"})
 """Of the standard library, but nothing in a test run imports them: an agent's scratch `test.py`
 reaches for nothing."""
-_HIDING = (_RUNNERS | sys.stdlib_module_names) - _HARMLESS
+_HIDING = (RUNNERS | sys.stdlib_module_names) - _HARMLESS
 _TOOLS = frozenset(
     {
         *(".venv", "venv", ".tox", ".nox", "node_modules", ".git", ".hg", ".svn"),

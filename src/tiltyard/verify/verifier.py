@@ -16,7 +16,7 @@ from typing import Protocol
 
 import structlog
 
-from tiltyard.core.errors import GraderError, SandboxError, UnsoundTask
+from tiltyard.core.errors import GraderError, SandboxError, UnscoredAnswer, UnsoundTask
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.task import RepositorySuite, ScriptSuite, Submission, Task
 from tiltyard.core.verdict import Component, Outcome, Verdict
@@ -35,7 +35,7 @@ from tiltyard.verify.state.observe import StateChecks
 from tiltyard.verify.static.checks import StaticChecks, tool_versions
 from tiltyard.verify.submission import reference_of, whole_problem
 
-VERSIONS = MappingProxyType({"split": "split-2", "overlay": "overlay-3", "script": "script-1"})
+VERSIONS = MappingProxyType({"split": "split-2", "overlay": "overlay-3", "script": "script-2"})
 """Raised whenever a mode may find something else of the same submission."""
 TRIES = 2
 TIME_LIMIT_S_MAX = 3600.0
@@ -177,8 +177,10 @@ class Verifier(Room):
 def _fault(
     outcome: Outcome, provenance: Mapping[str, str], error: Exception, started: float
 ) -> Verdict:
+    alone = isinstance(error, UnscoredAnswer)
     return Verdict(
         outcome=outcome,
+        tamper=("no reward, though the reference has one",) if alone else (),
         detail=str(error),
         task_unsound=isinstance(error, UnsoundTask),
         provenance=provenance,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tiltyard.core.task import ScriptSuite, Submission
 from tiltyard.verify.globs import matches
-from tiltyard.verify.signs import is_lock, of_a_tool
+from tiltyard.verify.signs import RUNNERS, configures, is_lock, left_by_python, of_a_tool
 
 FILES_MAX = 20_000
 BYTES_MAX = 64 * 1024 * 1024
@@ -18,6 +18,10 @@ MODE = 0o755
 """A submission keeps no permissions, so whatever a script may want to run can be run."""
 
 
+PROJECT = frozenset({"pyproject.toml", "setup.cfg", "tox.ini"})
+"""These configure test runs too, but an answer that is a project is none without them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifacts:
     """Regular files by path below the work directory, or why there is nothing to judge."""
@@ -26,6 +30,8 @@ class Artifacts:
     problem: str = ""
     """Empty when the files can be judged, even if there are none."""
     tamper: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """What matches `artifacts`, but would change a test run, and no glob names."""
 
 
 def artifacts_of(suite: ScriptSuite, submission: Submission) -> Artifacts:
@@ -33,7 +39,9 @@ def artifacts_of(suite: ScriptSuite, submission: Submission) -> Artifacts:
 
     A link or a special file among them is refused, because what it stands for was never part of
     what was submitted; elsewhere it has no effect, and those of a tool's own directory, such as
-    `.venv`, are left out. A path that leaves the work directory is reported as tampering.
+    `.venv`, are left out. A path that leaves the work directory is reported as tampering. A file
+    that pytest or Python load unasked is left out unless the task has it too or a glob names it:
+    most scripts run pytest, and a `conftest.py` beside a wrong answer makes it a right one.
     """
     outside = [path for path in submission.files if not _inside(path)]
     tamper = [f"a path outside: {path[:200]!r}" for path in sorted(outside)[:SIGNS_MAX]]
@@ -49,12 +57,32 @@ def artifacts_of(suite: ScriptSuite, submission: Submission) -> Artifacts:
         for path, content in submission.files.items()
         if _inside(path) and matches(path, suite.artifacts)
     }
+    unasked = {path: files.pop(path) for path in sorted(files) if _unasked(path, suite)}
+    left_out = (path for path, content in unasked.items() if not left_by_python(path, content))
     problem = ""
     if len(files) > FILES_MAX:
         problem = f"{len(files)} artifacts, more than {FILES_MAX}"
     elif (size := sum(map(len, files.values()))) > BYTES_MAX:
         problem = f"artifacts of {size} bytes, more than {BYTES_MAX}"
-    return Artifacts(files={} if problem else files, problem=problem, tamper=(*tamper,))
+    return Artifacts(
+        files={} if problem else files,
+        problem=problem,
+        tamper=(*tamper,),
+        left_out=tuple(left_out)[:SIGNS_MAX],
+    )
+
+
+def _unasked(path: str, suite: ScriptSuite) -> bool:
+    first, _, _ = path.partition("/")
+    name = path.rsplit("/", 1)[-1]
+    if configures(path) and name not in PROJECT:
+        loaded = name
+    elif first.removesuffix(".py") in RUNNERS:
+        loaded = first
+    else:
+        return False
+    named = any(loaded in glob.split("/") for glob in suite.artifacts)
+    return not (named or path in suite.base or path in suite.reference)
 
 
 def _inside(path: str) -> bool:

@@ -2,26 +2,32 @@
 
 The script runs the solution beside itself, so it is only as trustworthy as it was written; what
 this mode adds is that nothing else counts: a fresh sandbox, declared artifacts only, no reward
-file from before, everything killed before a reward file is read, and never a number where there
-was none. The assurance says so.
+file from before, no number that something else still writes when the script has ended, and never
+one where there was none. The assurance says so.
 
 Who is at fault when there is no reward? A script that ends by itself without one is the task's
 fault. One that was ended at a limit or by a signal may have been the solution's doing, which must
 not get out of its 0 in this way: it is, if the script does get through with the reference. So it is
-when the script's own files are other ones afterwards, or what stands where it writes its reward is
-not what it writes there, and neither is so with the reference.
+when the script's own files are other ones afterwards, when what stands where it writes its reward
+is not what it writes there, or when what it left running changes the reward, and none of it is so
+with the reference. What remains is told apart for who reads the record: no reward, though the
+reference has one, is a way out of a 0 as well as a bad script.
 """
 
 import asyncio
 import posixpath
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import replace
 
-from tiltyard.core.errors import GraderError, SandboxDied, SandboxFileError, UnsoundTask
+from tiltyard.core.errors import (
+    GraderError,
+    SandboxDied,
+    SandboxFileError,
+    UnscoredAnswer,
+    UnsoundTask,
+)
 from tiltyard.core.execution import ExecResult, Reason, SandboxSpec
-from tiltyard.core.files import FileKind, kind_of
 from tiltyard.core.task import ScriptSuite, Submission, Task
 from tiltyard.core.verdict import Assurance, Check, CheckStatus, Component, Evidence, Gap
 from tiltyard.sandbox.pool import Provider
@@ -31,32 +37,15 @@ from tiltyard.verify.evidence import plain
 from tiltyard.verify.found import Found
 from tiltyard.verify.room import Room
 from tiltyard.verify.script.artifacts import RESERVED, archive, artifacts_of
-from tiltyard.verify.script.reward_file import BYTES_MAX, DIRECTORY, JSON, TEXT, Written, read
+from tiltyard.verify.script.reward_file import DIRECTORY, TEXT
+from tiltyard.verify.script.session import Session, loss, out_of_memory, run
 
 CHECK_ID = "tests/test.sh"
-SCRIPT = "/tests/test.sh"
+SCRIPT = "script"
+"""The component of the script's own number."""
 SOLVE = "/solution/solve.sh"
 SAID_MAX = 600
-TESTS_READ_MAX = 200
-"""Of the script's own files, those that are looked at again afterwards."""
-KINDS = {DIRECTORY: FileKind.DIRECTORY, JSON: FileKind.FILE, TEXT: FileKind.FILE}
-"""What belongs where a reward is written. A script may well write none: then it is a bad one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """One run of a task's script."""
-
-    written: Written
-    result: ExecResult
-    changed: tuple[str, ...] = ()
-    """The script's own files that are not as they were."""
-    places: Mapping[str, FileKind] = field(default_factory=lambda: MappingProxyType({}))
-    """What is where rewards are written."""
-
-    @property
-    def ended_by_itself(self) -> bool:
-        return self.result.reason is Reason.EXIT
+WRITE_ALWAYS = f"have test.sh write a number from 0 to 1 to {TEXT}, whatever it finds."
 
 
 class ScriptMode(Room):
@@ -85,13 +74,27 @@ class ScriptMode(Room):
         if taken.problem:
             return Found(problem=taken.problem, tamper=taken.tamper)
         async with self._sandbox(task, suite) as sandbox:
+            kills = sandbox.usage().oom_kills
             try:
                 await _lay(sandbox, {suite.workdir: taken.files})
             except SandboxFileError as error:
                 return Found(problem=f"its files cannot be laid out: {error}", tamper=taken.tamper)
-            session = await _run(task, suite, sandbox)
+            except SandboxDied:
+                if not out_of_memory(sandbox, since=kills):
+                    raise
+                return Found(problem="its files do not fit into the memory", tamper=taken.tamper)
+            session = await run(task, suite, sandbox)
         found = await self._found(task, session)
-        return replace(found, tamper=(*taken.tamper, *found.tamper))
+        return replace(
+            found,
+            tamper=(*taken.tamper, *found.tamper),
+            components=tuple(
+                replace(each, evidence=(*each.evidence, *_left_out(taken.left_out)))
+                if each.name == SCRIPT
+                else each
+                for each in found.components
+            ),
+        )
 
     async def judge_reference(self, task: Task) -> Found:
         """What the script finds of the reference. Raises as `judge`."""
@@ -100,7 +103,7 @@ class ScriptMode(Room):
     async def reference(self, task: Task) -> Session:
         """The script's session with the reference. Raises as `judge`."""
         suite = task.hidden
-        if not isinstance(suite, ScriptSuite) or not (suite.reference or suite.solve):
+        if not isinstance(suite, ScriptSuite) or not _has_reference(task):
             raise UnsoundTask(
                 f"task {task.id} has no reference to compare with.", fix="add a solution/ to it."
             )
@@ -119,74 +122,39 @@ class ScriptMode(Room):
                     ["bash", SOLVE], cwd=suite.workdir, timeout_s=task.time_limit_s
                 )
                 if not solved.ok:
-                    raise _lost(solved) or UnsoundTask(
+                    raise loss(solved) or UnsoundTask(
                         f"task {task.id}: solve.sh ended with {_ended(solved)}"
                     )
-            return await _run(task, suite, sandbox)
+            return await run(task, suite, sandbox)
 
     async def _found(self, task: Task, session: Session, *, solved: bool = False) -> Found:
         """`solved`: whether it is the reference's own session."""
-        if not solved and (sabotage := await self._sabotage(task, session)):
-            check = Check(id=CHECK_ID, status=CheckStatus.CRASH, evidence=sabotage)
-            return Found(
-                checks=(check,),
-                tamper=(sabotage,),
-                assurance=Assurance.SCRIPT,
-                cpu_s=session.result.cpu_s,
-            )
         reward = session.written.reward
-        if reward is not None:
-            passed = reward == 1.0
-            return Found(
-                checks=(
-                    Check(
-                        id=CHECK_ID,
-                        status=CheckStatus.PASSED if passed else CheckStatus.WRONG_ANSWER,
-                        evidence="" if passed else f"reward {reward:g}; {_said(session.result)}",
-                    ),
-                ),
-                components=_components(session.written),
-                assurance=Assurance.SCRIPT,
-                cpu_s=session.result.cpu_s,
-            )
-        if session.ended_by_itself:
-            raise GraderError(
-                f"task {task.id}: {session.written.problem}; {_said(session.result)}",
-                fix=f"have test.sh write a number from 0 to 1 to {TEXT}, whatever it finds.",
-            )
-        control = await self.reference(task)
-        if control.written.reward is None:
-            raise GraderError(
-                f"task {task.id}: test.sh gives no reward for the reference either: "
-                f"{control.written.problem}; {_ended(control.result)}"
-            )
-        check = Check(
-            id=CHECK_ID,
-            status=STATUS_OF[session.result.reason],
-            evidence=f"no reward, {_ended(session.result)}; {_said(session.result)}",
+        needed = (
+            session.rewritten
+            or (reward is None and not session.ended_by_itself)
+            or (bool(reward) and not session.finished)
         )
-        return Found(checks=(check,), assurance=Assurance.SCRIPT, cpu_s=session.result.cpu_s)
-
-    async def _sabotage(self, task: Task, session: Session) -> str:
-        """What the solution did to the script or its reward, in words; empty for nothing.
-
-        Only what the reference's session does not show as well, so what a script itself does is
-        never held against a solution.
-        """
-        odd = session.written.reward is None and session.ended_by_itself and _odd(session.places)
-        suite = task.hidden
-        has_reference = isinstance(suite, ScriptSuite) and bool(suite.reference or suite.solve)
-        if not has_reference or not (session.changed or odd):
-            return ""
+        useful = _has_reference(task) and (bool(session.changed) or reward is None)
+        if solved or not (needed or useful):
+            return _as_written(task, session)
         control = await self.reference(task)
         if control.written.reward is None:
-            return ""
-        if changed := sorted({*session.changed} - {*control.changed}):
-            return f"changed the script's own files: {', '.join(changed[:3])}"
-        if odd and not _odd(control.places):
-            stands = ", ".join(f"{path} ({kind})" for path, kind in session.places.items())
-            return f"changed where the reward is written: there is {stands or 'nothing'}"
-        return ""
+            if reward is None:
+                raise GraderError(
+                    f"task {task.id}: test.sh gives no reward for the reference either: "
+                    f"{control.written.problem}; {_ended(control.result)}"
+                )
+        elif sign := _sabotage(session, control):
+            return _worthless(session, CheckStatus.CRASH, sign, tamper=(sign,))
+        elif words := _cut_off(session, control):
+            words = f"{words}, {_ended(session.result)}; {_said(session.result)}"
+            return _worthless(session, STATUS_OF[session.result.reason], words)
+        elif reward is None:
+            raise UnscoredAnswer(
+                f"{_without(task, session)}. The reference has a reward.", fix=WRITE_ALWAYS
+            )
+        return _as_written(task, session)
 
     @asynccontextmanager
     async def _sandbox(self, task: Task, suite: ScriptSuite) -> AsyncIterator[Sandbox]:
@@ -229,65 +197,83 @@ def _check(task: Task, suite: ScriptSuite) -> None:
         )
 
 
-async def _run(task: Task, suite: ScriptSuite, sandbox: Sandbox) -> Session:
-    result = await sandbox.run(["bash", SCRIPT], cwd=suite.workdir, timeout_s=task.time_limit_s)
-    lost = _lost(result)
-    if lost is not None:
-        raise lost
-    # What goes on running could write the reward that is about to be read.
-    await sandbox.kill()
-    written = read(await _content(sandbox, JSON), await _content(sandbox, TEXT))
-    return Session(
-        written=written,
-        result=result,
-        changed=await _changed(sandbox, suite.tests),
-        places=await _places(sandbox),
+def _has_reference(task: Task) -> bool:
+    suite = task.hidden
+    return isinstance(suite, ScriptSuite) and bool(suite.reference or suite.solve)
+
+
+def _left_out(paths: tuple[str, ...]) -> Iterator[Evidence]:
+    for path in paths:
+        yield Evidence(message="left out: it would change a test run", path=plain(path))
+
+
+def _as_written(task: Task, session: Session) -> Found:
+    reward = session.written.reward
+    if reward is None:
+        raise GraderError(_without(task, session), fix=WRITE_ALWAYS)
+    passed = reward == 1.0
+    check = Check(
+        id=CHECK_ID,
+        status=CheckStatus.PASSED if passed else CheckStatus.WRONG_ANSWER,
+        evidence="" if passed else f"reward {reward:g}; {_said(session.result)}",
+    )
+    return Found(
+        checks=(check,),
+        components=_components(session),
+        assurance=Assurance.SCRIPT,
+        cpu_s=session.result.cpu_s,
     )
 
 
-async def _changed(sandbox: Sandbox, tests: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Which of the task's tests are not as they were laid out; the script before all."""
-    looked_at = ("test.sh", *(path for path in sorted(tests) if path != "test.sh"))
-    found: list[str] = []
-    for path in looked_at[:TESTS_READ_MAX]:
-        now = await _content(sandbox, f"/tests/{path}", bytes_max=len(tests[path]))
-        if now != tests[path]:
-            found.append(f"tests/{path}")
-    return tuple(found)
+def _worthless(
+    session: Session, status: CheckStatus, words: str, *, tamper: tuple[str, ...] = ()
+) -> Found:
+    return Found(
+        checks=(Check(id=CHECK_ID, status=status, evidence=words),),
+        tamper=tamper,
+        assurance=Assurance.SCRIPT,
+        cpu_s=session.result.cpu_s,
+    )
 
 
-async def _places(sandbox: Sandbox) -> Mapping[str, FileKind]:
-    found: dict[str, FileKind] = {}
-    for path in KINDS:
-        try:
-            found[path] = kind_of((await sandbox.files.stat(path, follow_links=False)).mode)
-        except SandboxFileError:
-            continue
-    return MappingProxyType(found)
+def _without(task: Task, session: Session) -> str:
+    return f"task {task.id}: {session.written.problem}; {_said(session.result)}"
 
 
-def _odd(places: Mapping[str, FileKind]) -> bool:
-    """Whether no script leaves it like this that also writes one proper reward."""
-    strange = any(kind is not KINDS[path] for path, kind in places.items())
-    return strange or DIRECTORY not in places or len(places) == len(KINDS)
+def _sabotage(session: Session, control: Session) -> str:
+    """What the solution did to the script or its reward, in words; empty for nothing.
+
+    Only what the reference's session does not show as well, so what a script itself does is never
+    held against a solution.
+    """
+    if changed := sorted({*session.changed} - {*control.changed}):
+        return f"changed the script's own files: {', '.join(changed[:3])}"
+    if session.rewritten and not control.rewritten:
+        return "a process that outlived the script changed the reward"
+    unwritten = session.written.reward is None and session.ended_by_itself
+    if unwritten and session.misplaced and not control.misplaced:
+        stands = ", ".join(f"{path} ({kind})" for path, kind in session.places.items())
+        return f"changed where the reward is written: there is {stands or 'nothing'}"
+    return ""
 
 
-async def _content(sandbox: Sandbox, path: str, *, bytes_max: int = BYTES_MAX) -> bytes | None:
-    """The file's content, or None where there is no such regular file, or a larger one."""
-    try:
-        return await sandbox.read(path, bytes_max=bytes_max)
-    except SandboxFileError:
-        return None
+def _cut_off(session: Session, control: Session) -> str:
+    """How the script was kept from its own reward, in words; empty when it was not.
+
+    Whoever ends a script can leave a number there before: it counts as little as none.
+    """
+    if session.written.reward and not session.finished and control.finished:
+        return "a reward, but not the script's last word"
+    if session.written.reward is None and not session.ended_by_itself:
+        return "no reward"
+    if session.written.reward is None and session.disk_full and not control.disk_full:
+        return "no reward and no room for one"
+    return ""
 
 
-def _lost(result: ExecResult) -> Exception | None:
-    if result.lost or result.reason is Reason.START_FAILED:
-        return SandboxDied(f"a script's sandbox was lost: {result.reason} {result.detail}")
-    return None
-
-
-def _components(written: Written) -> tuple[Component, ...]:
-    named: Mapping[str, float] = {"script": written.reward or 0.0} | {
+def _components(session: Session) -> tuple[Component, ...]:
+    written = session.written
+    named: Mapping[str, float] = {SCRIPT: written.reward or 0.0} | {
         f"script.{plain(name, characters_max=60)}": value
         for name, value in written.measures.items()
     }

@@ -49,16 +49,19 @@ def _none(problem: str) -> Written:
 
 def _of_text(content: bytes) -> Written:
     try:
-        return _number(float(content.decode("ascii").strip()), "reward.txt")
+        value = float(content.decode("ascii").strip())
     except ValueError:
+        value = None
+    if value is None or b"_" in content:  # Python reads 0_1 as 1
         return _none(f"reward.txt holds no number: {content[:60]!r}")
+    return _number(value, "reward.txt")
 
 
 def _of_json(content: bytes) -> Written:
     try:
-        tree = json.loads(content)
+        tree = json.loads(content, object_pairs_hook=_once)
     except (ValueError, RecursionError):
-        return _none(f"reward.json is not JSON: {content[:60]!r}")
+        return _none(f"reward.json is no JSON, or has a name twice: {content[:60]!r}")
     numbers = {"reward": tree} if _is_number(tree) else tree
     if not isinstance(numbers, dict) or not all(map(_is_number, numbers.values())):
         return _none("reward.json must hold a number, or numbers by name")
@@ -72,6 +75,14 @@ def _of_json(content: bytes) -> Written:
     if not all(map(math.isfinite, others.values())):
         return _none("reward.json holds a number that is not finite")
     return Written(reward=found.reward, problem=found.problem, measures=others)
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A mapping; a name that is there twice says two things. Raises `ValueError`."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
 
 
 def _is_number(value: object) -> bool:

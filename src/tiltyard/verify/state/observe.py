@@ -8,6 +8,7 @@ is followed, executed or searched with a backtracking engine here.
 """
 
 import base64
+import errno
 import json
 import stat
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ import re2
 
 from tiltyard.core.checks import StateCheck, StateKind
 from tiltyard.core.errors import SandboxDied, SandboxError, SandboxFileError, UnsoundTask
-from tiltyard.core.execution import MIB, SandboxSpec
+from tiltyard.core.execution import MIB, SandboxSpec, Stream
 from tiltyard.core.files import FileKind
 from tiltyard.core.verdict import Component, Evidence, Gap
 from tiltyard.sandbox.pool import Provider
@@ -32,9 +33,14 @@ from tiltyard.verify.split.candidate import Candidate, Gone
 CONTENT_BYTES_MAX = MIB
 DATABASE_BYTES_MAX = 6 * MIB
 """Of the file, and of its write-ahead log; both go in one message."""
+ANSWER_BYTES_MAX = 4 * MIB
+"""Of a probe: more than a whole content in base64, or than all command lines take in JSON."""
 PROBE_TIMEOUT_S = 15.0
+"""Later than it ends itself."""
 QUERY_TIMEOUT_S = 10.0
 PID_BYTES_MAX = 32
+_NOTHING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
+"""What the system says of a path at which nothing is."""
 
 Processes: TypeAlias = list[tuple[int, str]]
 
@@ -118,14 +124,18 @@ class StateChecks(Room):
 
     async def _ask(self, sandbox: Sandbox, question: Sequence[object]) -> object:
         """What the probe answers; anything but an answer is the sandbox's own doing."""
-        result = await sandbox.run(
+        async with sandbox.stream(
             [self._python, "-I", "-S", "-B", "-c", self._probe, json.dumps(question)],
             timeout_s=PROBE_TIMEOUT_S,
-            output_bytes_max=4 * CONTENT_BYTES_MAX,
-        )
+            output_bytes_max=ANSWER_BYTES_MAX,
+        ) as asked:
+            # A result keeps the two ends of a long output only.
+            pieces = [chunk async for chunk in asked.chunks() if chunk.stream is Stream.STDOUT]
+            result = await asked.wait()
         if result.lost:
             raise SandboxDied(f"sandbox {sandbox.id} was lost while it was looked at")
-        said = result.stdout.head if result.ok and not result.stdout.truncated else b""
+        whole = result.ok and not any(piece.skipped_bytes for piece in pieces)
+        said = b"".join(piece.data for piece in pieces) if whole else b""
         try:
             answer: object = json.loads(said)
         except (ValueError, RecursionError):
@@ -160,7 +170,7 @@ class StateChecks(Room):
 
     async def _http(self, sandbox: Sandbox, check: StateCheck) -> None:
         path = check.path or "/"
-        match await self._ask(sandbox, ["http", check.port, path, CONTENT_BYTES_MAX]):
+        match await self._ask(sandbox, ["http", check.port, path, CONTENT_BYTES_MAX + 1]):
             case [int(status), str(encoded)]:
                 if status != check.status:
                     raise Unmet(f"status {status}, not {check.status}")
@@ -210,7 +220,7 @@ async def _absent(sandbox: Sandbox, check: StateCheck) -> None:
     try:
         status = await sandbox.files.stat(check.path, follow_links=False)
     except SandboxFileError as error:
-        if error.errno is None:
+        if error.errno not in _NOTHING:
             raise
         return
     raise Unmet(f"there is a {status.kind}")

@@ -32,5 +32,6 @@ def serve(channel: socket.socket) -> None:
 def rows(query: str) -> list[list[str]]:
     connection = sqlite3.connect("/workspace/db")
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    found = connection.execute(query).fetchmany(ROWS_MAX)
+    # One more than are ever expected, so that the first of many are not taken for all.
+    found = connection.execute(query).fetchmany(ROWS_MAX + 1)
     return [[str(value)[:TEXT_MAX] for value in row] for row in found]
