@@ -181,6 +181,16 @@ weight = 2
     )
 
 
+def test_the_checks_of_a_program(tmp_path: Path) -> None:
+    asked = 'cost = true\ninputs = { file = "tests/i.py", fresh_cases = 3 }\ngrowth = true'
+    path = lay(tmp_path, PROGRAM, measured(PROGRAM, asked), {"tests/i.py": "def g(): 0\n"})
+    assert read_directory(path).checks == Checks(
+        cost=True, inputs=Inputs(source="def g(): 0\n", fresh_cases=3), growth=Growth()
+    )
+    path = lay(tmp_path / "cost", PROGRAM, measured(PROGRAM, "cost = true"))
+    assert read_directory(path).checks == Checks(cost=True)
+
+
 def test_what_its_reward_is_made_of(tmp_path: Path) -> None:
     toml = """
 inplace = true
@@ -210,9 +220,10 @@ def checks(text: str) -> Mapping[str, str]:
     return {"task.toml": VERIFY + "[tiltyard.checks]\n" + text}
 
 
-def measured(task: Mapping[str, str]) -> Mapping[str, str]:
-    inputs = 'inputs = { file = "i.py", target = "f" }'
-    return {"task.toml": f"{task['task.toml']}\n[tiltyard.checks]\n{inputs}\n"}
+def measured(
+    task: Mapping[str, str], asked: str = 'inputs = { file = "i.py", target = "f" }'
+) -> Mapping[str, str]:
+    return {"task.toml": f"{task['task.toml']}\n[tiltyard.checks]\n{asked}\n"}
 
 
 def verify(text: str) -> Mapping[str, str]:
@@ -247,9 +258,17 @@ def verify(text: str) -> Mapping[str, str]:
         (FUNCTION, checks("stati = true"), "tiltyard.checks.stati: is no field"),
         (FUNCTION, checks("growth = true"), "needs 'inputs'"),
         (FUNCTION, checks("cost = true"), "needs 'inputs'"),
-        (PROGRAM, measured(PROGRAM), "are for functions only"),
-        (REPOSITORY, measured(REPOSITORY), "are for functions only"),
-        (SCRIPT, measured(SCRIPT), "are for functions only"),
+        (FUNCTION, checks('inputs = { file = "i.py" }'), "inputs.target: is missing"),
+        (PROGRAM, measured(PROGRAM), "inputs.target: a program has none"),
+        (PROGRAM, measured(PROGRAM, 'inputs = { file = "i.py" }'), "tests/i.py is missing"),
+        (PROGRAM, measured(PROGRAM, "growth = true"), "needs 'inputs'"),
+        (
+            PROGRAM,
+            measured(PROGRAM, 'inputs = { file = "i.py" }\nleaks = true'),
+            "'leaks' is for functions only",
+        ),
+        (REPOSITORY, measured(REPOSITORY), "for functions and programs only"),
+        (SCRIPT, measured(SCRIPT), "for functions and programs only"),
         (FUNCTION, {"task.toml": VERIFY + "baseline = 1.0"}, "verify.baseline: "),
         (PROGRAM, {"task.toml": PROGRAMS + "inplace = true"}, "'inplace', which mode"),
         (FUNCTION, {"task.toml": VERIFY + "[tiltyard.reward]\ntest = 1"}, "tiltyard.reward.test: "),

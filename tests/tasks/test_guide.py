@@ -39,8 +39,13 @@ async def test_the_example_file_is_read_and_sound(
 
 @pytest.mark.slow
 @pytest.mark.sandbox
-def test_the_task_directory_is_made_checked_and_judged(guide: str, tmp_path: Path) -> None:
-    ((commands, printed),) = re.findall(r"```sh\n(.*?)```\n\n```text\n(.*?)```", guide, re.DOTALL)
+@pytest.mark.parametrize("number", range(2))
+def test_a_task_directory_is_made_checked_and_judged(
+    guide: str, tmp_path: Path, number: int
+) -> None:
+    examples = re.findall(r"```sh\n(.*?)```\n\n```text\n(.*?)```", guide, re.DOTALL)
+    assert len(examples) == 2
+    commands, printed = examples[number]
     done = subprocess.run(
         ["bash", "-eo", "pipefail", "-c", f'tiltyard() {{ {COMMAND} "$@" || true; }}\n{commands}'],
         cwd=tmp_path,

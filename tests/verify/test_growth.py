@@ -7,8 +7,8 @@ import pytest
 from tiltyard.core.checks import Checks, Growth, Inputs
 from tiltyard.core.verdict import Component, Gap
 from tiltyard.sandbox.native.provider import NativeProvider
+from tiltyard.verify.dynamic import function_growth
 from tiltyard.verify.dynamic.bench import Bench
-from tiltyard.verify.dynamic.growth import GrowthMeter
 from tiltyard.verify.verifier import Verifier
 from verify.growth_functions import (
     MERGE_SORT,
@@ -64,8 +64,9 @@ async def test_functions_land_on_the_right_side(
         for seed in range(max(verify_repeats, 1)):
             for pair in pairs:
                 task = growth_task(pair, seconds_max=SECONDS_MAX)
-                meter = GrowthMeter(bench, task, pair.solution.encode(), seed=seed)
-                said = side(pair, await meter.measure())
+                source = pair.solution.encode()
+                (found,) = await function_growth.measure(bench, task, source=source, seed=seed)
+                said = side(pair, found)
                 print(f"{seed} {pair.name}: {said or 'right'}")  # noqa: T201 - `make measures`
                 wrong += [said] if said else []
     measured = len(pairs) * max(verify_repeats, 1)

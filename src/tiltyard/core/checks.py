@@ -12,9 +12,10 @@ class Inputs:
 
     source: str
     """Python source that defines `generate(rng, size)`: `rng` is a seeded `random.Random`, and the
-    result is the tuple of arguments for one call. Run in a sandbox that no solution enters."""
-    target: str
-    """The function of the solution that is called with them."""
+    result is the tuple of arguments for one call; of a program, its standard input as text or
+    bytes, or a tuple of that and a list of arguments. Run in a sandbox that no solution enters."""
+    target: str = ""
+    """The function of the solution that is called with them; empty for a program."""
     fresh_cases: int = 0
     """How many new inputs each verification adds to the hidden suite, with the reference's answers
     as what is expected."""

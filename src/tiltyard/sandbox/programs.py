@@ -160,6 +160,13 @@ class Programs:
         """What the zygotes' runs hold, seen from outside; None when the sandbox is gone."""
         return await self._hold.footprint(generations=RUN_GENERATION)
 
+    async def footprint(self) -> Footprint | None:
+        """What all in it holds, its supervisor too, seen from outside; None when it is gone.
+
+        The I/O of programs that have ended is in it: the supervisor waited for them.
+        """
+        return await self._hold.footprint(generations=0)
+
     async def settle(
         self, execution: Execution, *, limits: ProgramLimits, before: Usage
     ) -> Settled:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from tiltyard.core.errors import SandboxError
+from tiltyard.core.errors import SandboxDied, SandboxError
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.sandbox.pool import Pool
 from tiltyard.sandbox.snapshots import Snapshot
@@ -100,6 +100,8 @@ class SetUps:
                 await sandbox.write(path, content)
             for command in set_up.commands:
                 done = await sandbox.run(command, timeout_s=set_up.timeout_s)
+                if done.lost:
+                    raise SandboxDied(f"a set-up's sandbox was lost: {done.reason} {done.detail}")
                 if not done.ok:
                     said = f"{done.stdout.text}\n{done.stderr.text}".strip()[-OUTPUT_CHARS_MAX:]
                     raise SetUpFailed(

@@ -118,12 +118,9 @@ class _Reader:
         suite = suite_of(manifest, verify, folders)
         answer = answer_path(verify)
         table = manifest.tiltyard
-        if table.checks.of_functions and (answer is None or verify.kind == "program"):
-            raise TaskError(
-                f"{self.path / MANIFEST}: field tiltyard.checks: 'inputs', 'cost', 'growth' and "
-                "'leaks' are for functions only.",
-                fix="Remove them: this task's answer is a program or a project.",
-            )
+        if problem := _unmeasurable(table.checks, verify, one_file=answer is not None):
+            where = f"{self.path / MANIFEST}: field tiltyard.checks"
+            raise TaskError(f"{where}: {problem}.", fix=_FORMAT)
         return Task(
             id=TaskId(table.id or _id_of(manifest.task.name or self.path.resolve().name)),
             family=table.family,
@@ -235,6 +232,22 @@ class _Reader:
         finally:
             os.close(descriptor)
         return _plain(tree, f"{self.path / name}")
+
+
+def _unmeasurable(checks: ChecksTable, verify: VerifyTable, *, one_file: bool) -> str:
+    """What it asks for that an answer of this kind cannot be measured by; empty for nothing."""
+    program = verify.kind == "program"
+    if checks.of_answers and not one_file:
+        return "'inputs', 'cost', 'growth' and 'leaks' are for functions and programs only"
+    if checks.leaks and program:
+        return "'leaks' is for functions only"
+    if checks.cost and not (program or checks.inputs):
+        return "needs 'inputs' to measure 'cost'"
+    if checks.inputs and program and checks.inputs.target:
+        return "inputs.target: a program has none: it is given all of its input"
+    if checks.inputs and not (program or checks.inputs.target):
+        return "inputs.target: is missing, the function that is called"
+    return ""
 
 
 def _plain(tree: Tree, where: str) -> Mapping[str, bytes]:

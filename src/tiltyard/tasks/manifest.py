@@ -159,7 +159,7 @@ class InputsTable(_Table):
 
     file: _Path | None = None
     source: Annotated[str, Field(max_length=1_000_000)] | None = None
-    target: PythonName
+    target: PythonName | None = None
     fresh_cases: int = Field(default=0, ge=0, le=10_000)
 
     @model_validator(mode="after")
@@ -239,14 +239,14 @@ class ChecksTable(_Table):
     rubric: dict[PlainId, _Text] = Field(default_factory=dict, max_length=CRITERIA_MAX)
 
     @property
-    def of_functions(self) -> bool:
-        """Whether it asks for what only a function can be measured by."""
+    def of_answers(self) -> bool:
+        """Whether it asks for what only an answer of one file can be measured by."""
         return bool(self.inputs or self.cost or self.growth or self.leaks)
 
     @model_validator(mode="after")
     def _has_what_it_needs(self) -> "ChecksTable":
-        if self.inputs is None and (self.cost or self.growth or self.leaks):
-            raise ValueError("needs 'inputs' to measure 'cost', 'growth' or 'leaks'")
+        if self.inputs is None and (self.growth or self.leaks):
+            raise ValueError("needs 'inputs' to measure 'growth' or 'leaks'")
         ids = [check.id for check in self.state]
         if len(set(ids)) < len(ids):
             raise ValueError("has two state checks of one id")
@@ -258,7 +258,7 @@ class ChecksTable(_Table):
         if self.inputs is not None:
             inputs = Inputs(
                 source=self.inputs.source or inputs_source or "",
-                target=self.inputs.target,
+                target=self.inputs.target or "",
                 fresh_cases=self.inputs.fresh_cases,
             )
         return Checks(

@@ -10,7 +10,7 @@ import asyncio
 import json
 import math
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from functools import partial
 from tiltyard.core.checks import Inputs
 from tiltyard.core.errors import SandboxError, UnsoundTask
 from tiltyard.core.execution import MIB, SandboxSpec
+from tiltyard.core.task import ProgramCase
 from tiltyard.core.values import Value
 from tiltyard.core.verdict import CheckStatus
 from tiltyard.sandbox.pool import Provider
@@ -27,6 +28,7 @@ from tiltyard.verify.inside import codec
 from tiltyard.verify.room import Room
 from tiltyard.verify.shipping import shared, shipped
 from tiltyard.verify.split.candidate import Candidate, Gone, Reply, words_of_reply
+from tiltyard.verify.split.fresh import InputTooLargeError, program_case
 
 POLL_S = 0.01
 """How often a run that works is looked at, to end it when it has used enough."""
@@ -130,7 +132,12 @@ class Bench(Room):
     ) -> Called:
         """Loads a solution in a run of its own and makes one call. Raises `SandboxError`."""
         async with self.session(wall_s=wall_s) as session:
-            watch = _Watch(session, cpu_s_max)
+            watch = Watch(
+                lambda: session.run.used().cpu_s,
+                session.run.kill,
+                since_s=session.start_s,
+                cpu_s_max=cpu_s_max,
+            )
             try:
                 session.candidate.ask(framed(("load", module, source)), request)
                 reply = await session.candidate.receive()
@@ -157,7 +164,7 @@ class Generator:
         self, cells: ZygoteCells, inputs: Inputs, *, seed: int, opened: AsyncExitStack
     ) -> None:
         self._cells = cells
-        self._inputs = inputs
+        self.inputs = inputs
         self._seeds = random.Random(seed)  # noqa: S311 - so that its seed tells all inputs
         self._opened = opened
         self._session: Session | None = None
@@ -168,6 +175,39 @@ class Generator:
 
         Raises `GraderError` when the generator fails.
         """
+        reply = await self._made(size)
+        if reply is None:
+            return None
+        arguments = reply.rest[0]
+        if not isinstance(arguments, tuple):
+            raise UnsoundTask(
+                f"the generator of inputs made none of size {size}: {words_of_reply(reply)}",
+                fix="have `generate(rng, size)` return a tuple of arguments.",
+            )
+        return await beside_the_loop(reply.size_bytes, self._call_of, arguments)
+
+    async def case(self, size: int) -> ProgramCase | None:
+        """One run of a program; None when its input may not cross, or is more than it may have.
+
+        Raises `GraderError` when the generator fails.
+        """
+        reply = await self._made(size)
+        if reply is None:
+            return None
+        try:
+            return program_case(
+                reply.rest[0], id_=f"size {size}", stdin_bytes_max=GENERATED_BYTES_MAX
+            )
+        except InputTooLargeError:
+            return None
+        except ValueError as error:
+            raise UnsoundTask(
+                f"the generator of inputs made none of size {size}: {error}",
+                fix="have `generate(rng, size)` return standard input as text or bytes.",
+            ) from None
+
+    async def _made(self, size: int) -> Reply | None:
+        """A value that the generator gave; None when it may not cross. Raises `GraderError`."""
         seed = self._seeds.getrandbits(SEED_BITS)
         ask = framed(("call", 0, "tiltyard_generate", (seed, size), {}, 0, False))
         try:
@@ -179,14 +219,13 @@ class Generator:
             ) from None
         if isinstance(reply, Reply) and reply.kind == "bad" and reply.rest[:1] == ("size",):
             return None
-        if isinstance(reply, Gone) or reply.kind != "value" or not isinstance(reply.rest[0], tuple):
+        if isinstance(reply, Gone) or reply.kind != "value":
             raise UnsoundTask(
                 f"the generator of inputs made none of size {size}: {words_of_reply(reply)}",
-                fix="have `generate(rng, size)` return a tuple of arguments.",
+                fix="have `generate(rng, size)` return an input.",
             )
         self._made_bytes += reply.size_bytes
-        arguments: tuple[Value, ...] = reply.rest[0]
-        return await beside_the_loop(reply.size_bytes, self._call_of, arguments)
+        return reply
 
     async def _ready(self) -> Session:
         """A run with the generator in it: a new one when the last has said much of what it may."""
@@ -197,7 +236,7 @@ class Generator:
             run = await self._opened.enter_async_context(self._cells.run(wall_s=GENERATOR_LIFE_S))
             session = Session(run, wall_s=GENERATOR_LIFE_S)
             await session.begin()
-            loaded = await session.load("generator", (self._inputs.source + _GENERATE).encode())
+            loaded = await session.load("generator", (self.inputs.source + _GENERATE).encode())
             if isinstance(loaded, Gone) or loaded.kind != "loaded":
                 raise UnsoundTask(
                     f"the generator of inputs cannot be loaded: {words_of_reply(loaded)}"
@@ -206,7 +245,7 @@ class Generator:
         return self._session
 
     def _call_of(self, arguments: tuple[Value, ...]) -> bytes:
-        return call_of(self._inputs.target, arguments)
+        return call_of(self.inputs.target, arguments)
 
 
 def call_of(target: str, arguments: tuple[Value, ...]) -> bytes:
@@ -232,26 +271,35 @@ def _is_json(value: Value) -> bool:
     return False
 
 
-class _Watch:
-    """Ends a run when it has used more CPU time than it may."""
+class Watch:
+    """Ends what is measured when it has used more CPU time than it may."""
 
-    def __init__(self, session: Session, cpu_s_max: float) -> None:
-        self._session = session
-        self._cpu_s_max = cpu_s_max
+    def __init__(
+        self,
+        counted: Callable[[], float | None],
+        end: Callable[[], None],
+        *,
+        since_s: float,
+        cpu_s_max: float,
+    ) -> None:
+        """`counted` is what was used until now, and `since_s` what that was at the start."""
+        self._counted = counted
+        self._end = end
+        self._most_s = since_s + cpu_s_max
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(POLL_S, self._look)
-        self.seen_s = session.start_s
+        self.seen_s = since_s
         self.over = False
 
     def stop(self) -> None:
         self._timer.cancel()
 
     def _look(self) -> None:
-        counted_s = self._session.run.used().cpu_s
+        counted_s = self._counted()
         if counted_s is not None:
             self.seen_s = counted_s
-        if self.seen_s - self._session.start_s > self._cpu_s_max:
+        if self.seen_s > self._most_s:
             self.over = True
-            self._session.run.kill()
+            self._end()
             return
         self._timer = self._loop.call_later(POLL_S, self._look)

@@ -8,19 +8,16 @@ sides' answers are compared: being fast and wrong on large inputs earns nothing.
 
 import math
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import pstdev
+from typing import Protocol
 
 from tiltyard.core.checks import Growth, Inputs
 from tiltyard.core.errors import UnsoundTask
-from tiltyard.core.task import CallSuite, Compare, Task
-from tiltyard.core.values import Value
+from tiltyard.core.task import Task
 from tiltyard.core.verdict import Component, Evidence, Gap
-from tiltyard.verify.compare import same
 from tiltyard.verify.crossing import LARGE_BYTES, beside_the_loop
-from tiltyard.verify.dynamic.bench import Bench, Called, Generator
 from tiltyard.verify.dynamic.growth_rule import CLEAR, Judged, Sample, Side, judge, noise_of
-from tiltyard.verify.split.candidate import Gone, Reply, words_of_reply
 
 NAME = "growth"
 FLOOR_RUNS = 12
@@ -37,6 +34,71 @@ FILL_TAIL = 8.0
 CLOSE_TRIES = 3
 WALL_FACTOR, WALL_EXTRA_S = 10.0, 5.0
 """A call may wait for a busy machine; one that sleeps through this is cut off as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Took:
+    """What one side took for one input, in a place of its own."""
+
+    cpu_s: float
+    """As billed from outside, with all that it started."""
+    finished: bool
+    """It answered, rightly or not."""
+    over: bool = False
+    """It was ended because it had used more than it might."""
+
+
+class Turn(Protocol):
+    """One new input, and what was answered to it."""
+
+    async def floor_s(self) -> float:
+        """CPU time of what does nothing, to be taken off both sides' times."""
+        ...
+
+    async def call(self, side: str) -> Took:
+        """Has `reference` or `solution` answer. Raises `SandboxError`."""
+        ...
+
+    async def wrong(self) -> str:
+        """How the solution's answer is not the reference's, in words; empty when it is, or when
+        there is none of the reference's to compare with."""
+        ...
+
+
+class Contest(Protocol):
+    """Solution and reference, of any kind."""
+
+    @property
+    def veil(self) -> str:
+        """What may hide how the solution grows, so that nobody can say that it is as good as its
+        reference; empty for nothing."""
+        ...
+
+    async def turn(self, size: int) -> Turn | None:
+        """A new input of a size; None when it may not cross. Raises `GraderError`."""
+        ...
+
+
+def asked(task: Task) -> tuple[Growth, Inputs]:
+    """What a task asks for. Raises `UnsoundTask` for one without inputs."""
+    if task.checks.growth is None or task.checks.inputs is None:
+        raise UnsoundTask(f"task {task.id} has no inputs to grow.", fix="give it `checks.inputs`.")
+    return task.checks.growth, task.checks.inputs
+
+
+def cut_s(limits: Growth) -> float:
+    """CPU time at which one call is cut off."""
+    return limits.seconds_max * CUT_SHARE
+
+
+def wall_s(limits: Growth) -> float:
+    """Wall time at which one call is cut off."""
+    return cut_s(limits) * WALL_FACTOR + WALL_EXTRA_S
+
+
+def stop_s(limits: Growth) -> float:
+    """CPU time of a call that ends the climb."""
+    return limits.seconds_max * STOP_SHARE
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,50 +130,32 @@ class _WrongError(Exception):
 class GrowthMeter:
     """Measures one solution of one task."""
 
-    def __init__(self, bench: Bench, task: Task, source: bytes, *, seed: int) -> None:
-        """Raises `GraderError` for a task without inputs."""
-        if task.checks.growth is None or task.checks.inputs is None:
-            raise UnsoundTask(
-                f"task {task.id} has no inputs to grow.", fix="give it `checks.inputs`."
-            )
-        self._bench = bench
-        self._task = task
-        self._limits: Growth = task.checks.growth
-        self._inputs: Inputs = task.checks.inputs
+    def __init__(self, contest: Contest, limits: Growth, *, seed: int) -> None:
+        self._contest = contest
+        self._limits = limits
         self._rng = random.Random(seed)  # noqa: S311 - so that its seed tells all sizes
         self._seed = seed
-        nothing = f"globals()[{self._inputs.target!r}] = lambda *_: None\n"
-        self._sources = {
-            "floor": nothing.encode(),
-            "reference": task.reference.encode(),
-            "solution": source,
-        }
-        self._cut_s = self._limits.seconds_max * CUT_SHARE
-        self._stop_s = self._limits.seconds_max * STOP_SHARE
         self._climb = _Climb()
 
     async def measure(self) -> Component:
         """Raises `SandboxError` or `GraderError` when the fault is ours."""
-        async with self._bench.generator(self._inputs, seed=self._seed) as generator:
-            self._climb.spread_s = await self._spread(generator)
-            try:
-                await self._ascend(generator)
-                await self._close(generator)
-                judged = await self._filled(generator)
-            except _WrongError as error:
-                return Component(
-                    name=NAME,
-                    raw=None,
-                    gap=Gap.NOT_POSSIBLE,
-                    evidence=(Evidence(message=str(error)),),
-                )
+        self._climb.spread_s = await self._spread()
+        try:
+            await self._ascend()
+            await self._close()
+            judged = await self._filled()
+        except _WrongError as error:
+            return without(Gap.NOT_POSSIBLE, str(error))
+        if judged.side is Side.WITHIN and self._contest.veil:
+            unsure = replace(judged, side=Side.UNRESOLVED, excess=None, why=self._contest.veil)
+            return _component(unsure, self._seed)
         return _component(judged, self._seed)
 
-    async def _filled(self, generator: Generator) -> Judged:
+    async def _filled(self) -> Judged:
         """Fills the tail until it says something, or the time is used up, or it is enough."""
         for _ in range(FILL_ROUNDS):
             before = len(self._climb.samples)
-            await self._fill(generator)
+            await self._fill()
             judged = await beside_the_loop(LARGE_BYTES + 1, self._judge, self._climb)
             if judged.side is not Side.UNRESOLVED or len(self._climb.samples) == before:
                 break
@@ -121,19 +165,19 @@ class GrowthMeter:
         tolerance = self._limits.tolerance
         return judge(climb.samples, spread_s=climb.spread_s, tolerance=tolerance)
 
-    async def _spread(self, generator: Generator) -> float:
-        request = await generator.request(self._limits.size_min)
-        if request is None:
-            raise UnsoundTask(f"task {self._task.id}: its smallest input is too large to cross")
-        floors = [await self._call("floor", request) for _ in range(FLOOR_RUNS)]
+    async def _spread(self) -> float:
+        turn = await self._contest.turn(self._limits.size_min)
+        if turn is None:
+            raise UnsoundTask("the smallest input that its growth is measured on cannot cross")
+        floors = [await turn.floor_s() for _ in range(FLOOR_RUNS)]
         # The first may still find the cell's caches cold.
-        return max(pstdev(each.cpu_s for each in floors[1:]), SPREAD_S_MIN)
+        return max(pstdev(floors[1:]), SPREAD_S_MIN)
 
-    async def _ascend(self, generator: Generator) -> None:
+    async def _ascend(self) -> None:
         size = self._limits.size_min
         sides = ["reference", "solution"]
         while sides and size <= self._limits.size_max:
-            if not await self._sample(generator, size, sides):
+            if not await self._sample(size, sides):
                 return
             last = self._climb.samples[-1]
             sides = [side for side in sides if self._goes_on(side, last)]
@@ -146,11 +190,11 @@ class GrowthMeter:
         used_s = last.reference_s if side == "reference" else last.solution_s
         return (
             used_s is not None
-            and used_s < self._stop_s
+            and used_s < stop_s(self._limits)
             and self._climb.spent_s[side] < self._limits.seconds_max / 2
         )
 
-    async def _close(self, generator: Generator) -> None:
+    async def _close(self) -> None:
         """Finds larger sizes that can be finished, below those that could not."""
         for _ in range(CLOSE_TRIES):
             gaps = {
@@ -163,9 +207,9 @@ class GrowthMeter:
             for low, high in sorted(set(gaps.values())):
                 size = round(math.sqrt(low * high))
                 if low < size < high:
-                    await self._sample(generator, size, ["reference", "solution"])
+                    await self._sample(size, ["reference", "solution"])
 
-    async def _fill(self, generator: Generator) -> None:
+    async def _fill(self) -> None:
         """Adds sizes near the top that both finish, and near each one's own."""
         tops = self._climb.top
         if not all(tops.values()):
@@ -179,16 +223,16 @@ class GrowthMeter:
             ahead = max(tops, key=lambda side: tops[side])
             windows.append(self._window(tops[ahead], [ahead]))
         for number in range(FILL_POINTS):
-            await self._fill_within(generator, windows[number % len(windows)])
+            await self._fill_within(windows[number % len(windows)])
 
-    async def _fill_within(self, generator: Generator, window: _Window) -> None:
+    async def _fill_within(self, window: _Window) -> None:
         spent = max(self._climb.spent_s[side] for side in window.sides)
         if spent > self._limits.seconds_max * FILL_SHARE:
             return
         # More near the top: the square root of a uniform share of the way up.
         way = math.sqrt(self._rng.random())
         size = round(window.low * (window.top / window.low) ** way)
-        await self._sample(generator, size, window.sides)
+        await self._sample(size, window.sides)
 
     def _window(self, top: int, sides: list[str]) -> _Window:
         """From where times are clear of noise, and at most `FILL_TAIL` below the top."""
@@ -206,28 +250,28 @@ class GrowthMeter:
         least = CLEAR * noise_of(each, spread_s=self._climb.spread_s) + each.floor_s
         return all((times[side] or 0.0) > least for side in sides)
 
-    async def _sample(self, generator: Generator, size: int, sides: list[str]) -> bool:
+    async def _sample(self, size: int, sides: list[str]) -> bool:
         """Measures the sides on one new input; False when it may not cross.
 
         Raises `_WrongError` where the answers differ.
         """
-        request = await generator.request(size)
-        if request is None:
+        turn = await self._contest.turn(size)
+        if turn is None:
             return False
-        floor = await self._call("floor", request)
-        called: dict[str, Called] = {}
+        floor_s = await turn.floor_s()
+        took: dict[str, Took] = {}
         for side in sorted(sides, reverse=self._rng.random() < 0.5):
-            called[side] = await self._call(side, request)
-            self._note(side, size, called[side])
-        reference, solution = called.get("reference"), called.get("solution")
-        if solution is not None and not solution.over:
-            await self._compare(size, reference, solution)
-        if reference is not None and isinstance(reference.reply, Gone) and not reference.over:
+            took[side] = await turn.call(side)
+            self._note(side, size, took[side])
+        reference, solution = took.get("reference"), took.get("solution")
+        if solution is not None and not solution.over and (wrong := await turn.wrong()):
+            raise _WrongError(f"not the reference's answer at size {size}: {wrong}")
+        if reference is not None and not reference.finished and not reference.over:
             return False
         self._climb.samples.append(
             Sample(
                 size=size,
-                floor_s=floor.cpu_s,
+                floor_s=floor_s,
                 reference_s=_finished(reference),
                 solution_s=_finished(solution),
                 reference_cut=reference is not None and reference.over,
@@ -236,67 +280,22 @@ class GrowthMeter:
         )
         return True
 
-    def _note(self, side: str, size: int, called: Called) -> None:
+    def _note(self, side: str, size: int, took: Took) -> None:
         climb = self._climb
-        climb.spent_s[side] += called.cpu_s
-        if called.over:
+        climb.spent_s[side] += took.cpu_s
+        if took.over:
             climb.cut[side] = min(climb.cut.get(side, size), size)
-        elif isinstance(called.reply, Reply):
+        elif took.finished:
             climb.top[side] = max(climb.top[side], size)
 
-    async def _call(self, side: str, request: bytes) -> Called:
-        return await self._bench.call_cold(
-            module=self._task.module,
-            source=self._sources[side],
-            request=request,
-            cpu_s_max=self._cut_s,
-            wall_s=self._cut_s * WALL_FACTOR + WALL_EXTRA_S,
-        )
 
-    async def _compare(self, size: int, reference: Called | None, solution: Called) -> None:
-        if reference is None or isinstance(reference.reply, Gone):
-            right = isinstance(solution.reply, Reply)
-        elif isinstance(solution.reply, Gone):
-            right = False
-        else:
-            replies = (reference.reply, solution.reply)
-            ways = ways_to_compare(self._task, self._inputs.target)
-            right = await beside_the_loop(
-                sum(each.size_bytes for each in replies), lambda both: agree(*both, ways), replies
-            )
-        if not right:
-            raise _WrongError(
-                f"not the reference's answer at size {size}: {words_of_reply(solution.reply)}"
-            )
+def without(gap: Gap, why: str) -> Component:
+    """Growth, not measured."""
+    return Component(name=NAME, raw=None, gap=gap, evidence=(Evidence(message=why),))
 
 
-def ways_to_compare(task: Task, target: str) -> frozenset[Compare]:
-    """How the hidden suite compares what a function returns; exactly, where it does not say."""
-    cases = task.hidden.cases if isinstance(task.hidden, CallSuite) else ()
-    ways = frozenset(case.compare for case in cases if case.target == target)
-    return ways or frozenset({Compare.EXACT})
-
-
-def agree(reference: Reply, solution: Reply, ways: frozenset[Compare]) -> bool:
-    """Whether two replies are the same answer. Where any of several are right, all values are."""
-    if reference.kind != solution.kind:
-        return False
-    if reference.kind == "raised":
-        return reference.rest[:1] == solution.rest[:1]
-    if reference.kind != "value" or Compare.ANY_OF in ways:
-        return True
-    one, other = reference.rest[0], solution.rest[0]
-    if Compare.UNORDERED in ways:
-        one, other = _in_some_order(one), _in_some_order(other)
-    return same(one, other, tolerance=1e-9)
-
-
-def _in_some_order(value: Value) -> Value:
-    return sorted(value, key=repr) if isinstance(value, (list, tuple)) else value
-
-
-def _finished(called: Called | None) -> float | None:
-    return None if called is None or called.over else called.cpu_s
+def _finished(took: Took | None) -> float | None:
+    return None if took is None or took.over else took.cpu_s
 
 
 def _component(judged: Judged, seed: int) -> Component:

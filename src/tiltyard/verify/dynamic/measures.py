@@ -8,17 +8,27 @@ verdict.
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
 from tiltyard.core.errors import GraderError, SandboxError
 from tiltyard.core.execution import SandboxSpec
-from tiltyard.core.task import Submission, Task
+from tiltyard.core.task import ProgramSuite, Submission, Task
 from tiltyard.core.verdict import Component, Evidence, Gap
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter
-from tiltyard.verify.dynamic import cost, growth, leaks
+from tiltyard.verify.dynamic import (
+    cost,
+    function_cost,
+    function_growth,
+    growth,
+    leaks,
+    program_cost,
+    program_growth,
+)
 from tiltyard.verify.dynamic.bench import Bench, NotCountedError
+from tiltyard.verify.dynamic.program_bench import ProgramBench
 from tiltyard.verify.found import Found
 from tiltyard.verify.room import Room
 from tiltyard.verify.submission import take
@@ -32,8 +42,9 @@ class DynamicMeasures(Room):
     def __init__(self, provider: Provider, *, interpreter: Interpreter, spec: SandboxSpec) -> None:
         """`spec` is what solutions are measured under; one is measured at a time."""
         self._bench = Bench(provider, interpreter=interpreter, spec=spec)
+        self._programs = ProgramBench(provider, spec=spec, python=interpreter.python)
         self._turn = asyncio.Lock()
-        super().__init__(self._bench)
+        super().__init__(self._bench, self._programs)
 
     async def measure(
         self, task: Task, submission: Submission, found: Found
@@ -63,13 +74,19 @@ class DynamicMeasures(Room):
         return tuple(components)
 
     def _cost(self, task: Task, source: bytes, seed: int) -> "Measure":
-        return cost.CostMeter(self._bench, task, source, seed=seed).measure
+        suite = task.hidden
+        if isinstance(suite, ProgramSuite):
+            return partial(
+                program_cost.measure, self._programs, task, suite, source=source, seed=seed
+            )
+        return partial(function_cost.measure, self._bench, task, source=source, seed=seed)
 
     def _growth(self, task: Task, source: bytes, seed: int) -> "Measure":
-        async def measure() -> tuple[Component, ...]:
-            return (await growth.GrowthMeter(self._bench, task, source, seed=seed).measure(),)
-
-        return measure
+        suite = task.hidden
+        if isinstance(suite, ProgramSuite):
+            benches = (self._bench, self._programs)
+            return partial(program_growth.measure, benches, task, suite, source=source, seed=seed)
+        return partial(function_growth.measure, self._bench, task, source=source, seed=seed)
 
     def _leaks(self, task: Task, source: bytes, seed: int) -> "Measure":
         async def measure() -> tuple[Component, ...]:

@@ -5,7 +5,8 @@ from itertools import cycle, islice
 
 from tiltyard.core.checks import Inputs
 from tiltyard.core.errors import UnsoundTask
-from tiltyard.core.task import CallCase, CallSuite, Compare, Task
+from tiltyard.core.execution import MIB
+from tiltyard.core.task import CallCase, CallSuite, Compare, ProgramCase, Task
 from tiltyard.core.values import Value
 from tiltyard.verify.crossing import framed
 from tiltyard.verify.split.candidate import Candidate, Gone, Reply, words_of_reply
@@ -21,17 +22,65 @@ DRIVER = """
 def _tiltyard_inputs(seed, sizes):
     import random
     rng = random.Random(seed)
-    return [tuple(generate(rng, size)) for size in sizes]
+    return [{taken}(generate(rng, size)) for size in sizes]
 """
+STDIN_BYTES_MAX = MIB
+ARGUMENTS_MAX, ARGUMENTS_BYTES_MAX = 1_000, 100_000
+
+
+class InputTooLargeError(ValueError):
+    """A program's input is more than it may have."""
 
 
 async def generated(
     candidate: Candidate, task: Task, inputs: Inputs, *, seed: int
 ) -> tuple[tuple[Value, ...], ...]:
-    """The arguments of each new case. Raises `UnsoundTask` when the generator gives none."""
+    """The arguments of each new call. Raises `UnsoundTask` when the generator gives none."""
+    several = await _made(candidate, task, inputs, seed=seed, taken="tuple")
+    return tuple(each for each in several if isinstance(each, tuple))
+
+
+async def generated_cases(
+    candidate: Candidate, task: Task, inputs: Inputs, *, seed: int
+) -> tuple[ProgramCase, ...]:
+    """New cases of a program, with nothing expected yet. Raises `UnsoundTask` as `generated`."""
+    several = await _made(candidate, task, inputs, seed=seed, taken="")
+    try:
+        return tuple(
+            program_case(each, id_=f"fresh-{number}") for number, each in enumerate(several)
+        )
+    except ValueError as error:
+        raise UnsoundTask(
+            f"task {task.id}: its generator of inputs, with seed {seed}, gave something else than "
+            f"inputs: {error}"
+        ) from None
+
+
+def program_case(made: Value, *, id_: str, stdin_bytes_max: int = STDIN_BYTES_MAX) -> ProgramCase:
+    """What a generator gave, as a run of a program. Raises ValueError for what is none."""
+    stdin, arguments = made if isinstance(made, tuple) and len(made) == 2 else (made, [])
+    if isinstance(stdin, str):
+        stdin = stdin.encode()
+    if not isinstance(stdin, bytes):
+        raise ValueError("standard input is no text and no bytes")  # noqa: TRY004
+    if len(stdin) > stdin_bytes_max:
+        raise InputTooLargeError(f"standard input of more than {stdin_bytes_max} bytes")
+    if not isinstance(arguments, (list, tuple)) or len(arguments) > ARGUMENTS_MAX:
+        raise ValueError(f"its arguments are no list of at most {ARGUMENTS_MAX}")
+    words = tuple(each for each in arguments if isinstance(each, str) and "\0" not in each)
+    if len(words) < len(arguments) or sum(map(len, words)) > ARGUMENTS_BYTES_MAX:
+        raise ValueError("an argument is no text that a command line can hold")
+    "".join(words).encode()  # a half of a surrogate pair is no text
+    return ProgramCase(id=id_, stdin=stdin, arguments=words)
+
+
+async def _made(
+    candidate: Candidate, task: Task, inputs: Inputs, *, seed: int, taken: str
+) -> list[Value]:
+    """All new inputs, each as `taken` makes it of what the generator gives."""
     sizes = list[Value](islice(cycle(SIZES), inputs.fresh_cases))
     candidate.ask(
-        framed(("load", GENERATOR, (inputs.source + DRIVER).encode())),
+        framed(("load", GENERATOR, (inputs.source + DRIVER.format(taken=taken)).encode())),
         framed(("call", 0, "_tiltyard_inputs", (seed, sizes), {}, 0, False)),
     )
     problem = f"task {task.id}: its generator of inputs, with seed {seed}, "
@@ -44,7 +93,7 @@ async def generated(
     several = made.rest[0]
     if not isinstance(several, list) or len(several) != inputs.fresh_cases:
         raise UnsoundTask(f"{problem}gave something else than inputs")
-    return tuple(each for each in several if isinstance(each, tuple))
+    return several
 
 
 async def expected_by(

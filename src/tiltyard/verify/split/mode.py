@@ -5,14 +5,24 @@ A submission is judged by `SplitMode.judge`; what is a fault of ours is raised, 
 """
 
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 
 from tiltyard.core.checks import Inputs
 from tiltyard.core.errors import GraderError, SandboxDied, UnsoundTask
 from tiltyard.core.execution import SandboxSpec
-from tiltyard.core.task import CallSuite, Compare, ProgramSuite, PytestSuite, Submission, Task
+from tiltyard.core.task import (
+    CallSuite,
+    Compare,
+    ProgramCase,
+    ProgramSuite,
+    PytestSuite,
+    Submission,
+    Task,
+)
 from tiltyard.core.verdict import Assurance, Check, CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
@@ -24,7 +34,7 @@ from tiltyard.verify.room import Room
 from tiltyard.verify.shipping import shared, shipped
 from tiltyard.verify.split.calls import EncodedSuites, judge_calls, requests_of
 from tiltyard.verify.split.candidate import Candidate
-from tiltyard.verify.split.fresh import FRESH_CASES_MAX, expected_by, generated
+from tiltyard.verify.split.fresh import FRESH_CASES_MAX, expected_by, generated, generated_cases
 from tiltyard.verify.split.programs import Programs
 from tiltyard.verify.split.pytests import FileReport, Fixed, checks_of, run_file, test_files
 from tiltyard.verify.submission import take
@@ -84,21 +94,7 @@ class SplitMode(Room):
         )
         self._expected = Remembered[Checked]()
         self._encoded = EncodedSuites()
-        super().__init__(self._candidates, self._testers, self._generators)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._programs.destroy()
-        await super().__aexit__(kind, error, trace)
-
-    @property
-    def sandboxes(self) -> int:
-        """How many sandboxes it has now."""
-        return super().sandboxes + self._programs.sandboxes
+        super().__init__(self._candidates, self._testers, self._generators, self._programs)
 
     async def judge(self, task: Task, submission: Submission, *, seed: int | None = None) -> Found:
         """Runs the hidden suite, and what the task's generator makes of `seed`: None draws one.
@@ -108,22 +104,20 @@ class SplitMode(Room):
         taken = take(task, submission)
         if taken.problem:
             return Found(problem=taken.problem, tamper=taken.tamper)
-        provenance: dict[str, str] = {}
+        drawn: int | None = None
+        if task.checks.inputs is not None and task.checks.inputs.fresh_cases > 0:
+            drawn = secrets.randbits(48) if seed is None else seed
         try:
-            if isinstance(task.hidden, CallSuite):
+            if isinstance(task.hidden, ProgramSuite):
+                checks, cpu_s = await self._by_programs(task, taken.source, task.hidden, drawn)
+            elif isinstance(task.hidden, CallSuite):
                 checks, cpu_s = await self._by_calls(task, taken.source, task.hidden)
             elif isinstance(task.hidden, PytestSuite):
                 checks, cpu_s = await self._by_pytest(task, taken.source, task.hidden)
-            elif isinstance(task.hidden, ProgramSuite):
-                checks, cpu_s = await self._by_programs(task, taken.source, task.hidden)
             else:
                 raise GraderError(f"task {task.id} has no suite for split mode")
-            if task.checks.inputs is not None and task.checks.inputs.fresh_cases > 0:
-                drawn = secrets.randbits(48) if seed is None else seed
-                provenance["seed"] = str(drawn)
-                more, more_s = await self._by_fresh(
-                    task, taken.source, task.checks.inputs, seed=drawn
-                )
+            if drawn is not None and not isinstance(task.hidden, ProgramSuite):
+                more, more_s = await self._by_fresh(task, taken.source, seed=drawn)
                 checks, cpu_s = (*checks, *more), cpu_s + more_s
         except (codec.BadValueError, UnicodeError) as error:
             raise UnsoundTask(
@@ -134,7 +128,7 @@ class SplitMode(Room):
             tamper=taken.tamper,
             cpu_s=cpu_s,
             assurance=Assurance.SEPARATE,
-            provenance=MappingProxyType(provenance),
+            provenance=MappingProxyType({} if drawn is None else {"seed": str(drawn)}),
         )
 
     async def _by_calls(
@@ -152,25 +146,24 @@ class SplitMode(Room):
         return await self._run_calls(task, source, suite, requests)
 
     async def _by_fresh(
-        self, task: Task, source: bytes, inputs: Inputs, *, seed: int
+        self, task: Task, source: bytes, *, seed: int
     ) -> tuple[tuple[Check, ...], float]:
         """Three runs that know nothing of each other: generator, reference, solution."""
-        if isinstance(task.hidden, ProgramSuite) or inputs.fresh_cases > FRESH_CASES_MAX:
-            raise UnsoundTask(
-                f"task {task.id} cannot have {inputs.fresh_cases} fresh inputs.",
-                fix=f"at most {FRESH_CASES_MAX}, for functions.",
-            )
-        async with self._generators.run(wall_s=task.time_limit_s + TESTER_EXTRA_S) as run:
-            tester = Candidate(run, deadline_s=task.time_limit_s + TESTER_EXTRA_S)
-            arguments = await generated(tester, task, inputs, seed=seed)
+        inputs = _fresh_inputs(task)
+        async with self._generator(task) as generator:
+            arguments = await generated(generator, task, inputs, seed=seed)
         async with self._candidates.run(wall_s=task.time_limit_s) as run:
             reference = Candidate(run, deadline_s=task.time_limit_s)
             suite = await expected_by(reference, task, inputs, arguments, seed=seed)
         checks, cpu_s = await self._run_calls(task, source, suite, requests_of(suite))
-        return tuple(
-            replace(check, evidence=f"seed {seed}: {check.evidence}".removesuffix(": "))
-            for check in checks
-        ), cpu_s
+        return _with_seed(checks, seed=seed), cpu_s
+
+    @asynccontextmanager
+    async def _generator(self, task: Task) -> AsyncIterator[Candidate]:
+        """A run that no solution enters."""
+        wall_s = task.time_limit_s + TESTER_EXTRA_S
+        async with self._generators.run(wall_s=wall_s) as run:
+            yield Candidate(run, deadline_s=wall_s)
 
     async def _run_calls(
         self, task: Task, source: bytes, suite: CallSuite, requests: tuple[bytes, ...]
@@ -198,14 +191,25 @@ class SplitMode(Room):
         return checks_of(expected.ids, reports), cpu_s
 
     async def _by_programs(
-        self, task: Task, source: bytes, suite: ProgramSuite
+        self, task: Task, source: bytes, suite: ProgramSuite, seed: int | None
     ) -> tuple[tuple[Check, ...], float]:
+        """Runs the suite, and new cases of `seed`; None: there are to be none."""
         text_only = False
         # A checker is always tried: no generator of tasks does that.
         if not task.reference_checked or suite.checker is not None:
             check = partial(self._checked_programs, task, suite)
             text_only = (await self._expected.get(_key(task), check)).text_only
-        return await self._programs.judge(task, source, suite, text_only=text_only)
+        fresh: tuple[ProgramCase, ...] = ()
+        if seed is not None:
+            async with self._generator(task) as generator:
+                fresh = await generated_cases(generator, task, _fresh_inputs(task), seed=seed)
+            fresh = await self._programs.answers(task, suite, fresh)
+        checks, cpu_s = await self._programs.judge(
+            task, source, suite, fresh=fresh, text_only=text_only
+        )
+        count = len(suite.cases)
+        told = checks[count:] if seed is None else _with_seed(checks[count:], seed=seed)
+        return (*checks[:count], *told), cpu_s
 
     async def _checked_programs(self, task: Task, suite: ProgramSuite) -> Checked:
         """Builds and runs the reference, and tries the checker. Raises `GraderError`."""
@@ -255,6 +259,23 @@ class SplitMode(Room):
                 await run.end()
                 cpu_s += run.cpu_s
         return tuple(reports), cpu_s
+
+
+def _fresh_inputs(task: Task) -> Inputs:
+    """What makes its new inputs. Raises `UnsoundTask` for too many."""
+    inputs = task.checks.inputs
+    if inputs is None or inputs.fresh_cases > FRESH_CASES_MAX:
+        raise UnsoundTask(
+            f"task {task.id} cannot have so many fresh inputs.", fix=f"at most {FRESH_CASES_MAX}."
+        )
+    return inputs
+
+
+def _with_seed(checks: tuple[Check, ...], *, seed: int) -> tuple[Check, ...]:
+    return tuple(
+        replace(check, evidence=f"seed {seed}: {check.evidence}".removesuffix(": "))
+        for check in checks
+    )
 
 
 def _checked_ids(task: Task, reports: tuple[FileReport, ...]) -> tuple[str, ...]:
