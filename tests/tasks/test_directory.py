@@ -135,6 +135,11 @@ def test_a_plain_task_of_harbor(tmp_path: Path, toml: str) -> None:
     assert task.provenance["name"] == "some/words here"
 
 
+def test_leaks_of_a_program(tmp_path: Path) -> None:
+    path = lay(tmp_path, PROGRAM, measured(PROGRAM, "leaks = true"))
+    assert read_directory(path).checks == Checks(leaks=Leaks())
+
+
 def test_every_check(tmp_path: Path) -> None:
     toml = """
 [tiltyard.checks]
@@ -262,13 +267,15 @@ def verify(text: str) -> Mapping[str, str]:
         (PROGRAM, measured(PROGRAM), "inputs.target: a program has none"),
         (PROGRAM, measured(PROGRAM, 'inputs = { file = "i.py" }'), "tests/i.py is missing"),
         (PROGRAM, measured(PROGRAM, "growth = true"), "needs 'inputs'"),
-        (
-            PROGRAM,
-            measured(PROGRAM, 'inputs = { file = "i.py" }\nleaks = true'),
-            "'leaks' is for functions only",
-        ),
         (REPOSITORY, measured(REPOSITORY), "for functions and programs only"),
         (SCRIPT, measured(SCRIPT), "for functions and programs only"),
+        (FUNCTION, checks("leaks = true"), "needs 'inputs'"),
+        (
+            PROGRAM,
+            measured(PROGRAM, "leaks = { calls = 500 }"),
+            "fields are for functions only",
+        ),
+        (SCRIPT, measured(SCRIPT, "leaks = true"), "for functions and programs only"),
         (FUNCTION, {"task.toml": VERIFY + "baseline = 1.0"}, "verify.baseline: "),
         (PROGRAM, {"task.toml": PROGRAMS + "inplace = true"}, "'inplace', which mode"),
         (FUNCTION, {"task.toml": VERIFY + "[tiltyard.reward]\ntest = 1"}, "tiltyard.reward.test: "),

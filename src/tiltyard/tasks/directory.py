@@ -118,7 +118,10 @@ class _Reader:
         suite = suite_of(manifest, verify, folders)
         answer = answer_path(verify)
         table = manifest.tiltyard
-        if problem := _unmeasurable(table.checks, verify, one_file=answer is not None):
+        problem = table.checks.unmeasurable(
+            program=verify.kind == "program", one_file=answer is not None
+        )
+        if problem:
             where = f"{self.path / MANIFEST}: field tiltyard.checks"
             raise TaskError(f"{where}: {problem}.", fix=_FORMAT)
         return Task(
@@ -232,22 +235,6 @@ class _Reader:
         finally:
             os.close(descriptor)
         return _plain(tree, f"{self.path / name}")
-
-
-def _unmeasurable(checks: ChecksTable, verify: VerifyTable, *, one_file: bool) -> str:
-    """What it asks for that an answer of this kind cannot be measured by; empty for nothing."""
-    program = verify.kind == "program"
-    if checks.of_answers and not one_file:
-        return "'inputs', 'cost', 'growth' and 'leaks' are for functions and programs only"
-    if checks.leaks and program:
-        return "'leaks' is for functions only"
-    if checks.cost and not (program or checks.inputs):
-        return "needs 'inputs' to measure 'cost'"
-    if checks.inputs and program and checks.inputs.target:
-        return "inputs.target: a program has none: it is given all of its input"
-    if checks.inputs and not (program or checks.inputs.target):
-        return "inputs.target: is missing, the function that is called"
-    return ""
 
 
 def _plain(tree: Tree, where: str) -> Mapping[str, bytes]:

@@ -185,7 +185,7 @@ class GrowthTable(_Table):
 
 
 class LeaksTable(_Table):
-    """A `Leaks`."""
+    """A `Leaks`; of a program without any field."""
 
     calls: int = Field(default=Leaks().calls, ge=400, le=1_000_000)
     warm_up: int = Field(default=Leaks().warm_up, ge=0, le=1_000_000)
@@ -238,15 +238,31 @@ class ChecksTable(_Table):
     state: list[StateTable] = Field(default_factory=list, max_length=STATE_CHECKS_MAX)
     rubric: dict[PlainId, _Text] = Field(default_factory=dict, max_length=CRITERIA_MAX)
 
-    @property
-    def of_answers(self) -> bool:
-        """Whether it asks for what only an answer of one file can be measured by."""
-        return bool(self.inputs or self.cost or self.growth or self.leaks)
+    def unmeasurable(self, *, program: bool, one_file: bool = True) -> str:
+        """What it asks for that an answer of this kind cannot be measured by; empty for nothing.
+
+        An answer is a `program`, or else a module with functions, or more than `one_file`.
+        """
+        if not one_file:
+            asked = self.inputs or self.cost or self.growth or self.leaks
+            only = "'inputs', 'cost', 'growth' and 'leaks' are for functions and programs only"
+            return only if asked else ""
+        if program:
+            if self.inputs and self.inputs.target:
+                return "inputs.target: a program has none: it is given all of its input"
+            if self.leaks and self.leaks.model_fields_set:
+                return "leaks: its fields are for functions only; of a program say 'leaks = true'"
+            return ""
+        if self.inputs and not self.inputs.target:
+            return "inputs.target: is missing, the function that is called"
+        if (self.cost or self.leaks) and not self.inputs:
+            return "needs 'inputs' to measure 'cost' or 'leaks' of a function"
+        return ""
 
     @model_validator(mode="after")
     def _has_what_it_needs(self) -> "ChecksTable":
-        if self.inputs is None and (self.growth or self.leaks):
-            raise ValueError("needs 'inputs' to measure 'growth' or 'leaks'")
+        if self.inputs is None and self.growth:
+            raise ValueError("needs 'inputs' to measure 'growth'")
         ids = [check.id for check in self.state]
         if len(set(ids)) < len(ids):
             raise ValueError("has two state checks of one id")

@@ -227,9 +227,11 @@ class TaskRecord(_Record):
         return self
 
     @model_validator(mode="after")
-    def _holds_its_inputs(self) -> "TaskRecord":
+    def _can_be_measured(self) -> "TaskRecord":
         if self.checks.inputs is not None and self.checks.inputs.file is not None:
             raise ValueError("names a file in checks.inputs; give the program itself in 'source'")
+        if problem := self.checks.unmeasurable(program=False):
+            raise ValueError(f"checks: {problem}")
         return self
 
     @classmethod

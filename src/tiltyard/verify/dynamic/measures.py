@@ -28,6 +28,7 @@ from tiltyard.verify.dynamic import (
     program_growth,
 )
 from tiltyard.verify.dynamic.bench import Bench, NotCountedError
+from tiltyard.verify.dynamic.memcheck import MemcheckMeter, Memchecks
 from tiltyard.verify.dynamic.program_bench import ProgramBench
 from tiltyard.verify.found import Found
 from tiltyard.verify.room import Room
@@ -43,6 +44,7 @@ class DynamicMeasures(Room):
         """`spec` is what solutions are measured under; one is measured at a time."""
         self._bench = Bench(provider, interpreter=interpreter, spec=spec)
         self._programs = ProgramBench(provider, spec=spec, python=interpreter.python)
+        self._memchecks = Memchecks(self._programs.runs, python=interpreter.python)
         self._turn = asyncio.Lock()
         super().__init__(self._bench, self._programs)
 
@@ -90,6 +92,9 @@ class DynamicMeasures(Room):
 
     def _leaks(self, task: Task, source: bytes, seed: int) -> "Measure":
         async def measure() -> tuple[Component, ...]:
+            if isinstance(task.hidden, ProgramSuite):
+                meter = MemcheckMeter(self._memchecks, task, task.hidden, source)
+                return (await meter.measure(),)
             return (await leaks.LeakMeter(self._bench, task, source, seed=seed).measure(),)
 
         return measure

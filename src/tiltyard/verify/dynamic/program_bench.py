@@ -7,14 +7,13 @@ for it: by its threads, children and daemons too. Nothing it prints or asks says
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from tiltyard.core.execution import Reason, SandboxSpec
 from tiltyard.core.task import ProgramCase, ProgramSuite, Task
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.verify.dynamic.bench import NotCountedError, Watch
+from tiltyard.verify.room import Room
 from tiltyard.verify.split.comparison import Comparison
 from tiltyard.verify.split.program_runs import (
     OUTPUT,
@@ -57,30 +56,14 @@ class Pair:
     """Of `reference` and `solution`."""
 
 
-class ProgramBench:
+class ProgramBench(Room):
     """Use with `async with`, and by one measure at a time: each would disturb the others."""
 
     def __init__(self, provider: Provider, *, spec: SandboxSpec, python: str) -> None:
         """`spec` is what programs are limited by; `python` runs checkers."""
-        self._runs = ProgramRuns(provider, spec=spec, references_max=1)
-        self.comparison = Comparison(self._runs, python=python)
-
-    async def __aenter__(self) -> Self:
-        await self._runs.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._runs.__aexit__(kind, error, trace)
-
-    @property
-    def sandboxes(self) -> int:
-        """How many sandboxes it has now."""
-        return self._runs.sandboxes
+        self.runs = ProgramRuns(provider, spec=spec, references_max=1)
+        self.comparison = Comparison(self.runs, python=python)
+        super().__init__(self.runs)
 
     @asynccontextmanager
     async def pair(
@@ -91,8 +74,8 @@ class ProgramBench:
         Raises `SandboxError`, and `UnsoundTask` where the reference cannot be built.
         """
         async with (
-            self._runs.reference(task, suite) as reference,
-            self._runs.built(task, source, suite) as solution,
+            self.runs.reference(task, suite) as reference,
+            self.runs.built(task, source, suite) as solution,
         ):
             if isinstance(solution, NotBuilt):
                 yield None
@@ -114,7 +97,7 @@ class ProgramBench:
 
         Raises `SandboxError`, and `NotCountedError` where nothing can be billed.
         """
-        async with self._runs.sandbox(built.spec) as sandbox:
+        async with self.runs.sandbox(built.spec) as sandbox:
             if by_files:
                 await sandbox.write(INPUT, case.stdin)
             since_s = sandbox.usage().cpu_s

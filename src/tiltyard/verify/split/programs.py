@@ -80,7 +80,7 @@ class Programs(Room):
                 compare: Compare = partial(self._comparison.wrong, text_only=text_only)
                 if number >= len(suite.cases):
                     compare = self._comparison.wrong_beside
-                checks.append(await _judged(task, suite, case, printed, compare))
+                checks.append(await judged(task, suite, case, printed, compare))
                 timeouts += checks[-1].status is CheckStatus.TIMEOUT
         return tuple(checks), cpu_s
 
@@ -112,7 +112,7 @@ class Programs(Room):
             return await self._comparison.try_checker(task, suite)
 
 
-async def _judged(
+async def judged(
     task: Task, suite: ProgramSuite, case: ProgramCase, printed: Printed, compare: Compare
 ) -> Check:
     result, got = printed.result, printed.output
