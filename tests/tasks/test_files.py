@@ -228,7 +228,7 @@ def brief(text: str) -> str:
         ("starter", None, "field starter: must be a text"),
         ("surprise", 1, "field surprise: is no field of the format"),
         ("checks", {"styles": True}, "field checks.styles: is no field of the format"),
-        ("checks", {"cost": True}, "field checks: needs 'inputs'"),
+        ("checks", {"cost": True}, "the task asks for checks that it cannot have: needs 'inputs'"),
         ("checks", {"inputs": {"file": "a.py", "target": "add"}}, "give the program itself"),
         ("checks", {"inputs": {"target": "add"}}, "field checks.inputs: needs exactly one of"),
         ("checks", {"state": [{"id": "a", "kind": "port"}]}, "checks.state.0: needs the field"),

@@ -231,7 +231,7 @@ class TaskRecord(_Record):
         if self.checks.inputs is not None and self.checks.inputs.file is not None:
             raise ValueError("names a file in checks.inputs; give the program itself in 'source'")
         if problem := self.checks.unmeasurable(program=False):
-            raise ValueError(f"checks: {problem}")
+            raise ValueError(f"asks for checks that it cannot have: {problem}")
         return self
 
     @classmethod
