@@ -1,10 +1,11 @@
 """New inputs for programs, with what the reference prints for them."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
-from tiltyard.core.errors import UnsoundTask
+from tiltyard.core.errors import SandboxDied, UnsoundTask
 from tiltyard.core.task import CompareOutput, ProgramSuite
 from tiltyard.core.verdict import CheckStatus, Outcome
 from tiltyard.sandbox.native.provider import NativeProvider
@@ -25,6 +26,7 @@ from verify.measured_programs import (
     in_c,
     verdict_on,
 )
+from verify.processes import kill_all_runs
 from verify.tasks import SPEC, value_of
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -169,6 +171,36 @@ async def test_a_reference_is_built_once(provider: NativeProvider) -> None:
             async with runs.reference(broken, C):
                 pass
         assert runs.sandboxes == 0
+
+
+async def test_a_reference_lost_while_it_is_built_is_no_fault_of_the_task(
+    provider: NativeProvider,
+) -> None:
+    suite = replace(PYTHON, build=("sleep", "2"))
+    async with ProgramRuns(provider, spec=SPEC, references_max=1) as runs:
+
+        async def build() -> None:
+            with pytest.raises(SandboxDied):
+                async with runs.reference(fresh(suite), suite):
+                    pass
+
+        async with asyncio.TaskGroup() as group:
+            await kill_all_runs(group.create_task(build()), depth=1)
+
+
+async def test_nothing_lost_while_new_inputs_are_answered_is_paid(
+    provider: NativeProvider,
+) -> None:
+    waits = "import time\ntime.sleep(0.4)\n" + PY_SET
+    task = replace(fresh(reference=waits, cases=2), reference_checked=True)
+    async with Verifier(provider, interpreter=provider.interpreter, spec=SPEC, cells_max=1) as own:
+        async with asyncio.TaskGroup() as group:
+            judging = group.create_task(verdict_on(own, task, PY_SET))
+            await kill_all_runs(judging, depth=1)
+        verdict = judging.result()
+        assert (verdict.outcome, verdict.checks) == (Outcome.INFRA_FAULT, ()), verdict
+        assert value_of(verdict) is None
+        assert value_of(await verdict_on(own, task, PY_SET)) == 1.0
 
 
 async def test_what_is_an_input() -> None:

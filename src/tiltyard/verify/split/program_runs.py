@@ -25,7 +25,8 @@ BUILD_S = 60.0
 OUTPUT_BYTES_MAX = 8 * MIB
 DISK_BYTES_MAX = 64 * MIB
 """All snapshots together have a share of this machine's memory, and no build may use it up."""
-REFERENCES_KEPT_MAX = 8
+REFERENCES_KEPT_MAX = 4
+"""Each has up to `DISK_BYTES_MAX` of that share."""
 CAPTURED_BYTES_MAX = 100 * 1024
 """Of a program that prints more than this, the output goes to a file in its sandbox."""
 WORKSPACE = "/workspace"
