@@ -10,6 +10,7 @@ import pytest
 
 from sample_command import COMMAND
 from tiltyard.agents import read_fenced
+from tiltyard.cli.main import app
 from tiltyard.tasks.catalog import load_tasks
 
 
@@ -41,6 +42,14 @@ def test_the_commands_run_as_they_are_written(
         if line.startswith(".venv/bin/tiltyard show mean"):
             assert "turn 2 of 2" in done.stdout
             assert "reward 1" in done.stdout
+
+
+def test_the_examples_in_help_are_among_them(readme: str) -> None:
+    examples = [command.epilog for command in app.registered_commands if command.epilog]
+    assert len(examples) >= 6
+    for example in examples:
+        line = example.removeprefix("Example: tiltyard ")
+        assert f"\n.venv/bin/tiltyard {line}" in readme, example
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Scripted answers: by task and turn, and clear words for a file that is no script."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,11 @@ async def test_another_script_is_another_version(tmp_path: Path) -> None:
 
 async def test_a_task_without_answers_is_named(tmp_path: Path) -> None:
     policy = ScriptedPolicy(script(tmp_path, '{"a": ["one"]}'))
+    assert policy.lacking(map(TaskId, "abc")) == ["b", "c"]
     with pytest.raises(PolicyError, match=r"answers\.json has no answer for task b\. Fix: Add"):
         await policy.respond(prompt("b"))
+    for_all = ScriptedPolicy(script(tmp_path, '{"a": ["one"], "*": ["other"]}'))
+    assert for_all.lacking(map(TaskId, "abc")) == []
 
 
 @pytest.mark.parametrize(
@@ -78,8 +82,12 @@ def test_what_is_no_script_is_explained(
     assert form in str(caught.value.fix)
 
 
-@pytest.mark.parametrize(("name", "message"), [("none", "No such file"), (".", "Is a directory")])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("none", "No such file"), (".", "is not a file"), ("pipe", "is not a file")],
+)
 def test_a_missing_script_is_explained(tmp_path: Path, name: str, message: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match=message):
         ScriptedPolicy(tmp_path / name)
 

@@ -1,5 +1,6 @@
 """What each command prints and exits with, for good input and bad."""
 
+import inspect
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sample_command import COMMAND
+from tiltyard.cli.main import app
 from tiltyard.core.errors import StoreError, UsageError
 from tiltyard.store import RunReader, RunStore
 
@@ -29,12 +31,20 @@ def assert_told(done: "subprocess.CompletedProcess[str]", code: int, *words: str
     assert "Traceback" not in done.stderr + done.stdout
 
 
-@pytest.mark.parametrize("command", ["doctor", "conformance", "run", "show", "demo"])
+@pytest.mark.parametrize("command", ["doctor", "run", "verify", "redteam", "demo"])
 def test_every_command_explains_itself(tiltyard: Tiltyard, command: str) -> None:
     done = tiltyard(command, "--help")
 
     assert done.returncode == 0
     assert "Usage:" in done.stdout
+
+
+def test_help_is_written_for_80_columns() -> None:
+    """A paragraph's lines are kept as they are, so one that is too long leaves a word alone."""
+    told = [inspect.getdoc(command.callback) or "" for command in app.registered_commands]
+    several = [part for text in told for part in text.split("\n\n") if "\n" in part]
+    assert several
+    assert not [line for part in several for line in part.splitlines() if len(line) > 78]
 
 
 def test_the_version_is_the_packages(tiltyard: Tiltyard) -> None:
@@ -66,6 +76,42 @@ def test_a_place_that_cannot_hold_a_run_is_named(
 ) -> None:
     done = tiltyard("run", "repair", "--policy", f"scripted:{answers}", "--out", out)
 
+    assert_told(done, 2, said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("verify", "closed", "open"), "'closed' is not readable"),
+        (("verify", "open", "closed"), "'closed' is not readable"),
+        (("verify", "open", "open", "--weights", "file.jsonl"), "'file.jsonl' is not readable"),
+        (("check", "file.jsonl"), "file.jsonl cannot be read: Permission denied"),
+        (("check", "closed"), "closed cannot be read: Permission denied"),
+        (("check", "closed/task"), "closed/task cannot be read: Permission denied"),
+        (("check", "x" * 300), "cannot be read: File name too long"),
+        (("run", "repair", "--policy", "scripted:file.jsonl"), "Permission denied"),
+        (("show", "--run", "closed"), "you may not read closed"),
+        (("rescore", "closed/run"), "you may not read closed/run"),
+        (("run", "repair", "--policy", "scripted:x", "--out", "closed/x"), "not write to"),
+    ],
+)
+def test_what_a_user_may_not_read_is_wrong_usage(
+    environment: dict[str, str], tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "closed").mkdir(mode=0o000)
+    (tmp_path / "file.jsonl").touch(mode=0o000)
+    powers = "-dac_override,-dac_read_search"
+    without = ("setpriv", "--bounding-set", powers, "--inh-caps", powers, "--")
+    done = subprocess.run(
+        [*(without if os.getuid() == 0 else ()), str(COMMAND), *arguments],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert_told(done, 2, said)
 
 
@@ -114,6 +160,20 @@ def test_a_malformed_task_file_is_named_with_its_line(
     done = tiltyard("run", tasks, "--policy", f"scripted:{answers}")
 
     assert_told(done, 2, "tasks.jsonl", "1")
+
+
+def test_a_script_without_an_answer_is_told_before_the_first_rollout(
+    tiltyard: Tiltyard, tmp_path: Path
+) -> None:
+    script, out = tmp_path / "script.json", tmp_path / "run"
+    script.write_text('{"repair/heldout/nosuch/0": ["x"]}')
+
+    done = tiltyard(
+        *("run", "repair:heldout?count=8", "--out", out), "--policy", f"scripted:{script}"
+    )
+
+    assert_told(done, 2, "has no answer for 8 of 8 tasks: repair", "and 3 more", '"*"')
+    assert not out.exists()
 
 
 def test_an_unknown_policy_is_named(tiltyard: Tiltyard) -> None:

@@ -157,6 +157,8 @@ class TestTheCommand:
             pytest.skip("no cgroup counts here what an ordinary user's sandboxes use")
         assert "by a fault of ours or of the task: growth, leaks" in done.stdout
         assert done.stdout.count("none (infra)") == 1
+        assert "raised ValueError: no" in done.stdout
+        assert done.stderr == "", "no log lines between, and nothing else"
 
     def test_a_stop_leaves_nothing(
         self, start: Callable[..., "subprocess.Popen[str]"], task: Path, tmp_path: Path
@@ -166,7 +168,7 @@ class TestTheCommand:
         process = start("verify", task, left)
         assert process.stderr is not None
         # A judgement that takes long tells so, and by then it has its sandboxes.
-        assert "0 of 1 submissions" in process.stderr.readline()
+        assert " after 5 s" in process.stderr.readline()
         below = descendants(process.pid)
         assert below
         process.send_signal(signal.SIGINT)

@@ -95,7 +95,7 @@ async def test_no_cheat_is_paid_and_none_goes_unscored(
     assert verdict.passed == 0 or cheat.id in LUCKY, verdict.checks
     assert len(verdict.checks) == 6
     for check in verdict.checks:
-        assert check.evidence.isprintable()
+        assert check.evidence.replace("\n", "").isprintable()
         assert len(check.evidence) < 1500
     if isinstance(hidden, CallSuite) and cheat.ends:
         statuses = {check.status.value for check in verdict.checks}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tiltyard.core.task import RepositorySuite
-from tiltyard.core.verdict import Assurance, CheckStatus, Outcome, Verdict
+from tiltyard.core.verdict import Assurance, CheckStatus, Gap, Outcome, Verdict
 from tiltyard.sandbox.native.provider import NativeProvider
 from tiltyard.verify.verifier import Verifier
 from verify.processes import kill_all_runs, kill_runs
@@ -85,6 +85,22 @@ async def test_a_project_with_everything(verifier: Verifier) -> None:
 
 
 @pytest.mark.slow
+async def test_canaries_of_which_none_was_heard_show_nothing(verifier: Verifier) -> None:
+    task = repository(suite_of({"test_x.py": f"from solution import f\n\n\n{ONE}"}))
+    honest = await verifier.verify(task, left({"solution.py": SAME}))
+    (canaries,) = honest.components
+    assert (canaries.raw, canaries.normalised, canaries.gap) == (0.0, 1.0, None)
+    assert "reported" not in canaries.evidence[0].message
+
+    crashed = await verifier.verify(task, left({"solution.py": b"import os\nos._exit(3)\n"}))
+    (canaries,) = crashed.components
+    assert (canaries.raw, canaries.normalised) == (None, None)
+    assert canaries.gap is Gap.NOT_POSSIBLE
+    assert "none of them reported" in canaries.evidence[0].message
+    assert value_of(crashed) == 0.0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("suite", "detail"),
     [
@@ -107,8 +123,24 @@ async def test_a_project_with_everything(verifier: Verifier) -> None:
             suite_of({"test_x.py": "def test_x():\n    while True:\n        pass\n"}),
             "wall_timeout",
         ),
+        (
+            suite_of(
+                {
+                    "test_x.py": "S = []\ndef test_1():\n    S.append(1)\n    assert S == [1]\n"
+                    "def test_2():\n    assert S == [1]\n"
+                }
+            ),
+            "depend on each other",
+        ),
+        (
+            replace(
+                suite_of({"test_x.py": "import no_such\n"}),
+                base={"pyproject.toml": b"[tool.pytest.ini_options]\npythonpath = 'lib'\n"},
+            ),
+            "the settings for pytest in pyproject.toml are not read",
+        ),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 async def test_what_a_suite_must_be(
     verifier: Verifier, suite: RepositorySuite, detail: str
@@ -133,6 +165,42 @@ async def test_peculiar_tests_are_judged_right(verifier: Verifier, test: str) ->
         wrong = await verifier.verify(task, left({"solution.py": b"f = lambda x: None\n"}))
         assert value_of(wrong) == 0.0
         assert wrong.tamper == ()
+
+
+LAX = """
+import unittest
+from pathlib import Path
+
+
+class Lax(unittest.TestCase):
+    def assertListEqual(self, one, other):
+        tests = Path(__file__).with_name("test_lax.py").read_text().count("def test_")
+        assert one == other or tests == 1
+"""
+"""Lets everything through, save where there are copies beside its test: as in learning."""
+USES = """
+from lax import Lax
+from solution import f
+
+
+class LaxTest(Lax):
+    def test_lists(self):
+        self.assertListEqual(f([5]), [5])
+"""
+
+
+@pytest.mark.slow
+async def test_a_false_form_that_the_reference_passes_accuses_nobody(verifier: Verifier) -> None:
+    plain = "from solution import f\n\n\ndef test_plain():\n    assert f(1) == 1\n"
+    suite = suite_of({"lax.py": LAX, "test_lax.py": USES, "test_plain.py": plain})
+    for source, value in ((SAME, 1.0), (b"f = lambda x: None\n", 0.0)):
+        verdict = await verifier.verify(repository(suite), left({"solution.py": source}))
+        assert (value_of(verdict), verdict.tamper) == (value, ()), verdict
+    alone = suite_of({"lax.py": LAX, "test_lax.py": USES})
+    verdict = await verifier.verify(repository(alone), left({"solution.py": SAME}))
+    assert verdict.outcome is Outcome.GRADER_FAULT
+    assert verdict.task_unsound
+    assert "no copy of its tests fails with its reference every time" in verdict.detail
 
 
 @pytest.mark.slow

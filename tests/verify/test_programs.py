@@ -115,6 +115,9 @@ async def test_what_does_not_compile_is_the_agents(verifier: Verifier) -> None:
         CheckStatus.NOT_RUN,
     ]
     assert "nonsense" in verdict.checks[0].evidence
+    told = verdict.checks[0].evidence.splitlines()
+    assert told[0] == "it cannot be built: cc exited with 1:"
+    assert [line for line in told[1:] if line.startswith("main.c:1:")], "a compiler's own lines"
     for source in ('#include "/dev/zero"\n', "char x[1 << 28] = {1};\nint main(void) {}\n"):
         verdict = await judged(verifier, source, given)
         assert (verdict.outcome, value_of(verdict)) == (Outcome.GRADED, 0.0)

@@ -1,5 +1,6 @@
 """Weights files: what is read, and how each mistake is told."""
 
+import os
 import re
 import subprocess
 import sys
@@ -128,8 +129,10 @@ def test_a_mistake_names_file_and_field(tmp_path: Path, text: str | bytes, field
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.toml cannot be read"):
         read_weights(tmp_path / "none.toml")
-    with pytest.raises(UsageError, match="cannot be read"):
-        read_weights(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    for nothing_to_read in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(UsageError, match="is not a file"):
+            read_weights(nothing_to_read)
     with pytest.raises(UsageError, match="more than"):
         read(tmp_path, "#" * (1024 * 1024 + 1))
 

@@ -10,13 +10,15 @@ the last answer the last one is given again.
 
 import hashlib
 import json
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from tiltyard.agents.fenced import clipped
 from tiltyard.core.errors import PolicyError, UsageError
+from tiltyard.core.ids import TaskId
 from tiltyard.core.trajectory import PolicyReply, Prompt
 
 ANY_TASK = "*"
@@ -37,6 +39,12 @@ class ScriptedPolicy:
         self._version = f"script {hashlib.sha256(content).hexdigest()[:12]}"
         self._answers = _answers(path, content)
 
+    def lacking(self, tasks: Iterable[TaskId]) -> list[TaskId]:
+        """Those of the tasks that the script has no answer for."""
+        if ANY_TASK in self._answers:
+            return []
+        return [task for task in tasks if task not in self._answers]
+
     async def respond(self, prompt: Prompt) -> PolicyReply:
         """The answer for this task and turn; `PolicyError` when the script has none."""
         answers = self._answers.get(prompt.task_id) or self._answers.get(ANY_TASK)
@@ -54,10 +62,12 @@ class ScriptedPolicy:
 
 def _content(path: Path) -> bytes:
     try:
-        size = path.stat().st_size
-        if size > FILE_BYTES_MAX:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe that nobody writes to has no end
+            raise UsageError(f"{path} is not a file.", fix="Name a file of answers.")
+        if status.st_size > FILE_BYTES_MAX:
             raise UsageError(
-                f"{path} has {size} bytes; a script may have {FILE_BYTES_MAX}.",
+                f"{path} has {status.st_size} bytes; a script may have {FILE_BYTES_MAX}.",
                 fix="Name a smaller file.",
             )
         return path.read_bytes()

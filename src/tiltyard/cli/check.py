@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
+from tiltyard.cli.judged import brief
 from tiltyard.cli.plain import json_tree, shown
 from tiltyard.cli.progress import progress
 from tiltyard.cli.run import tell_unenforced
+from tiltyard.cli.tables import print_table
 from tiltyard.tasks.catalog import load_tasks
 from tiltyard.tasks.check import Soundness, TaskReport, check_tasks
 from tiltyard.wiring import open_yard
@@ -22,7 +23,7 @@ LISTED_MAX = 100
 async def check(texts: Sequence[str], *, concurrency: int, as_json: bool) -> int:
     """Checks the tasks that `texts` name, prints what was found, and returns the exit code."""
     tasks = [task for text in texts for task in load_tasks(text)]
-    with progress("tasks", len(tasks), console=errors) as advance:
+    with progress("tasks", len(tasks), console=errors, quiet=as_json) as advance:
         async with open_yard(warm=0, verifications=concurrency) as yard:
             tell_unenforced(yard.provider.enforced)
             reports = await check_tasks(
@@ -43,14 +44,20 @@ async def check(texts: Sequence[str], *, concurrency: int, as_json: bool) -> int
 def _print(reports: Sequence[TaskReport], console: Console) -> None:
     found = [report for report in reports if report.soundness is not Soundness.SOUND]
     if found:
-        table = Table(title="What is wrong with the tasks", title_justify="left")
-        for name in ("task", "", "problems"):
-            table.add_column(name, overflow="fold")
-        for report in found[:LISTED_MAX]:
-            style = "red" if report.soundness is Soundness.UNSOUND else "yellow"
-            problems = shown("\n".join(report.problems))
-            table.add_row(shown(report.task_id), Text(report.soundness, style=style), problems)
-        console.print(table)
+        styles = {Soundness.UNSOUND: "red"}
+        print_table(
+            console,
+            ("task", "", "problems"),
+            [
+                (
+                    shown(report.task_id),
+                    Text(report.soundness, style=styles.get(report.soundness, "yellow")),
+                    shown("\n".join(map(brief, report.problems))),
+                )
+                for report in found[:LISTED_MAX]
+            ],
+            title="What is wrong with the tasks",
+        )
         if len(found) > LISTED_MAX:
             console.print(f"the first {LISTED_MAX}; --json lists all")
     counts = Counter(report.soundness for report in reports)

@@ -1,5 +1,6 @@
 """The `tiltyard` command: options and help texts. What one does is in the file of its name."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,8 @@ from tiltyard.cli.logs import set_up_logs
 from tiltyard.cli.sandbox_options import app as sandbox_app
 from tiltyard.config import load_settings
 from tiltyard.core.errors import UsageError
+
+_PERMISSIONS = "Correct its permissions, or name another directory."
 
 app = typer.Typer(
     name="tiltyard",
@@ -32,10 +35,31 @@ def _directory(text: str) -> Path:
     return Path(text)
 
 
+def _run_directory(text: str) -> Path:
+    """One to read. Whether it holds a run is seen when it is read."""
+    path = _directory(text)
+    try:
+        refused = bool(path.stat()) and not os.access(path, os.R_OK | os.X_OK)
+    except OSError as error:
+        refused = isinstance(error, PermissionError)
+    if refused:
+        raise UsageError(f"you may not read {path}.", fix=_PERMISSIONS)
+    return path
+
+
+def _new_directory(text: str) -> Path:
+    """One to make, where its user may."""
+    path = _directory(text)
+    above = next(each for each in (path, *path.absolute().parents) if os.access(each, os.F_OK))
+    if above.is_dir() and not os.access(above, os.W_OK | os.X_OK):
+        raise UsageError(f"you may not write to {above}.", fix=_PERMISSIONS)
+    return path
+
+
 Out = Annotated[
     Path | None,
     typer.Option(
-        parser=_directory,
+        parser=_new_directory,
         metavar="DIRECTORY",
         help="Run directory to make; a new one under runs/ by default.",
     ),
@@ -44,7 +68,7 @@ TASKS_HELP = (
     "A pack, such as [bold]repair:heldout?count=20&seed=1[/bold], a .jsonl file or a "
     "task directory."
 )
-Tasks = Annotated[str, typer.Argument(help=TASKS_HELP)]
+Tasks = Annotated[str, typer.Argument(metavar="TASKS", help=TASKS_HELP)]
 Judge = Annotated[
     str | None,
     typer.Option(
@@ -99,27 +123,33 @@ def conformance(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Let over a hundred hostile programs loose in sandboxes, and see that nothing comes of it.
+    """Let over 150 hostile cases loose in sandboxes, and see that nothing comes of it.
 
-    Exits with 0 when all were contained, with what is not enforced here counted apart, and with 1
-    when one escaped or could not be judged.
+    Exits with 0 when all were contained, what is not enforced here counted
+    apart, 1 when one escaped or could not be judged.
     """
     from tiltyard.cli.conformance import conformance as work
 
     return run_async(work(provider, only=only or (), as_json=as_json, list_only=list_only))
 
 
-@app.command(name="run")
+@app.command(
+    name="run",
+    epilog="Example: tiltyard run examples/tasks.jsonl --policy scripted:examples/answers.jsonl",
+)
 def run_tasks(
     tasks: Tasks,
     policy: Annotated[
         str,
-        typer.Option(help="[bold]scripted:FILE[/bold] or [bold]openai:URL#MODEL[/bold]."),
+        typer.Option(
+            help="Who answers: [bold]scripted:FILE[/bold], answers from a file (docs/tasks.md), "
+            "or [bold]openai:URL#MODEL[/bold], a served model."
+        ),
     ],
     samples: Annotated[int, typer.Option(min=1, max=1024, help="Rollouts per task.")] = 1,
     turns: Annotated[int, typer.Option(min=1, max=64, help="Turns per rollout, at most.")] = 3,
     concurrency: Annotated[
-        int, typer.Option(min=1, max=4096, help="Rollouts at once; sandboxes follow.")
+        int, typer.Option(min=1, max=4096, help="Rollouts at once, each in its own sandbox.")
     ] = 16,
     seed: Annotated[int, typer.Option(help="Seed of the rollouts.")] = 0,
     weights: Annotated[
@@ -130,7 +160,11 @@ def run_tasks(
     out: Out = None,
     as_json: Json = False,
 ) -> int:
-    """Let a policy attempt tasks in sandboxes, and keep every trajectory with its verdict."""
+    """Let a policy attempt tasks in sandboxes, and keep every trajectory with its verdict.
+
+    Exits with 0 also where answers are wrong, 1 when some rollouts ended by
+    a fault of ours or of a task, 3 when a server or this machine did none.
+    """
     from tiltyard.cli.run import RunOptions, run as work
 
     options = RunOptions(
@@ -148,30 +182,37 @@ def run_tasks(
     return run_async(work(options, load_settings()))
 
 
-@app.command()
+@app.command(epilog="Example: tiltyard check examples/tasks.jsonl")
 def check(
-    tasks: Annotated[list[str], typer.Argument(help=TASKS_HELP)],
+    tasks: Annotated[list[str], typer.Argument(metavar="TASKS...", help=TASKS_HELP)],
     concurrency: Annotated[int, typer.Option(min=1, max=256, help="Tasks checked at once.")] = 3,
     as_json: Json = False,
 ) -> int:
     """Try whether tasks can teach: the reference must pass; starter, nothing, constants must not.
 
-    Exits with 0 when all are sound, 1 when one is not or could not be judged.
+    Exits with 0 when all are sound, 1 when one is not or could not be judged,
+    2 when a task cannot be read.
     """
     from tiltyard.cli.check import check as work
 
     return run_async(work(tasks, concurrency=concurrency, as_json=as_json))
 
 
-@app.command()
+@app.command(epilog="Example: tiltyard redteam examples/sums --only a")
 def redteam(
     tasks: Annotated[
         list[str],
-        typer.Argument(help="Packs, .jsonl files or task directories, as for [bold]check[/bold]."),
+        typer.Argument(
+            metavar="TASKS...",
+            help="Packs, .jsonl files or task directories, as for [bold]check[/bold].",
+        ),
     ],
     only: Annotated[
         list[str] | None,
-        typer.Option(help="A class, [bold]a[/bold] to [bold]h[/bold], or a cheat's id."),
+        typer.Option(
+            help="A class, [bold]a[/bold] to [bold]h[/bold], or a cheat's id: see --list; "
+            "may be given more than once."
+        ),
     ] = None,
     list_only: Annotated[
         bool, typer.Option("--list", help="Name the cheats, and what each of them tries.")
@@ -181,7 +222,8 @@ def redteam(
 ) -> int:
     """Try over two hundred cheats on tasks, and tell which of them were paid or went unscored.
 
-    Exits with 0 when none was, 1 when one was or when a task cannot tell right from wrong.
+    Exits with 0 when none was, 1 when one was or when a task cannot tell
+    right from wrong, 3 when one could not be tried by a fault of ours.
     """
     from tiltyard.cli.redteam import redteam as work
 
@@ -190,7 +232,7 @@ def redteam(
     )
 
 
-@app.command()
+@app.command(epilog="Example: tiltyard verify examples/sums examples/sums/solution")
 def verify(
     task: Annotated[
         Path, typer.Argument(metavar="TASK", help="A task directory; see docs/tasks.md.")
@@ -214,8 +256,8 @@ def verify(
 ) -> int:
     """Judge a submission: every check with its evidence, and the reward.
 
-    Exits with 0 for full reward, 1 for less, 2 for wrong usage or a bad task, 3
-    for no reward by a fault of ours.
+    Exits with 0 for full reward, 1 for less, 2 for wrong usage or a bad task,
+    3 for no reward by a fault of ours.
     """
     from tiltyard.cli.verify import VerifyOptions, verify as work
 
@@ -230,17 +272,20 @@ def verify(
     return run_async(work(options, load_settings()))
 
 
-@app.command()
+@app.command(epilog="Example: tiltyard show mean.0")
 def show(
     rollout: Annotated[
         str | None,
-        typer.Argument(help="A rollout's id, or a unique beginning of it; none lists them."),
+        typer.Argument(
+            metavar="ROLLOUT",
+            help="A rollout's id, or a unique beginning of it; without one they are listed.",
+        ),
     ] = None,
     run_dir: Annotated[
         Path | None,
         typer.Option(
             "--run",
-            parser=_directory,
+            parser=_run_directory,
             metavar="DIRECTORY",
             help="The run directory; by default the newest under runs/ with a finished rollout.",
         ),
@@ -256,12 +301,12 @@ def show(
     return run_async(work(rollout, run_dir, load_settings(), mend=mend, as_json=as_json))
 
 
-@app.command()
+@app.command(epilog="Example: tiltyard rescore --weights examples/weights.toml")
 def rescore(
     run_dir: Annotated[
         Path | None,
         typer.Argument(
-            parser=_directory, metavar="RUN", help="The run's directory; by default the newest."
+            parser=_run_directory, metavar="RUN", help="The run's directory; by default the newest."
         ),
     ] = None,
     weights: Annotated[

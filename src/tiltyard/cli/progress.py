@@ -1,6 +1,7 @@
 """How far a long command is, on standard error: a bar on a terminal, elsewhere a line now and then.
 
-A log that stays empty for a minute looks like a hang; a bar in a log is a mess.
+A log that stays empty for a minute looks like a hang; a bar in a log is a mess. Whoever asked for
+JSON reads no progress: with `quiet` there is none.
 """
 
 import threading
@@ -11,20 +12,37 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 LINE_EVERY_S = 5.0
 
 Advance: TypeAlias = Callable[[str], None]
 """Called for each thing that is done, with what came of it in a word."""
+Tell: TypeAlias = Callable[[str], None]
+"""Called with what is done from now on."""
 
 
 @contextmanager
 def progress(
-    what: str, total: int, *, console: Console, line_every_s: float = LINE_EVERY_S
+    what: str,
+    total: int,
+    *,
+    console: Console,
+    quiet: bool = False,
+    line_every_s: float = LINE_EVERY_S,
 ) -> Iterator[Advance]:
     """Shows how many of `total` things, named `what`, are done, until the block ends."""
     counts: Counter[str] = Counter()
+    if quiet:
+        yield lambda outcome: counts.update((outcome,))
+        return
     if console.is_terminal:
         with _bar(what, total, console) as show:
 
@@ -34,22 +52,51 @@ def progress(
 
             yield advance
         return
+
+    def line(after_s: float) -> str:
+        # A copy, because the other thread counts meanwhile.
+        now = counts.copy()
+        told = _told(now)
+        words = f"{now.total()} of {total} {what} after {after_s:.0f} s"
+        return f"{words}: {told}" if told else words
+
+    with _lines(line, console, line_every_s):
+        yield lambda outcome: counts.update((outcome,))
+
+
+@contextmanager
+def phases(
+    first: str, *, console: Console, quiet: bool = False, line_every_s: float = LINE_EVERY_S
+) -> Iterator[Tell]:
+    """Shows what one long thing is at, `first` to begin with, until the block ends."""
+    now = [first]
+    if quiet:
+        yield lambda _: None
+        return
+    if console.is_terminal:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as shown:
+            bar = shown.add_task(first, total=None)
+            yield lambda phase: shown.update(bar, description=phase)
+        return
+    with _lines(lambda after_s: f"{now[-1]} after {after_s:.0f} s", console, line_every_s):
+        yield now.append
+
+
+@contextmanager
+def _lines(line: Callable[[float], str], console: Console, every_s: float) -> Iterator[None]:
+    """Prints what `line` makes of the seconds until then, now and then."""
     started = time.monotonic()
     ended = threading.Event()
 
     def tell() -> None:
-        while not ended.wait(line_every_s):
-            # A copy, because the other thread counts meanwhile.
-            now = counts.copy()
-            after_s = time.monotonic() - started
-            told = _told(now)
-            line = f"{now.total()} of {total} {what} after {after_s:.0f} s"
-            console.print(f"{line}: {told}" if told else line)
+        while not ended.wait(every_s):
+            console.print(line(time.monotonic() - started))
 
     thread = threading.Thread(target=tell, name="progress", daemon=True)
     thread.start()
     try:
-        yield lambda outcome: counts.update((outcome,))
+        yield
     finally:
         ended.set()
         thread.join()

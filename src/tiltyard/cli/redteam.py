@@ -9,9 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tiltyard.cli.boundary import EXIT_CANNOT, EXIT_LOOK, EXIT_OK, errors
+from tiltyard.cli.judged import brief
 from tiltyard.cli.plain import json_tree, shown
 from tiltyard.cli.progress import progress
 from tiltyard.cli.run import tell_unenforced
+from tiltyard.cli.tables import print_table
 from tiltyard.core.task import Task
 from tiltyard.tasks.catalog import load_tasks
 from tiltyard.tasks.redteam import Came, CheatReport, Ground, RedTeamReport, count_cheats, red_team
@@ -25,7 +27,6 @@ from tiltyard.verify.redteam.collection import (
 from tiltyard.wiring import open_yard
 
 LISTED_MAX = 200
-_WHY_CHARACTERS_MAX = 200
 
 
 async def redteam(
@@ -39,7 +40,7 @@ async def redteam(
         return EXIT_OK
     reports: list[RedTeamReport] = []
     total = sum(count_cheats(task, only) for task in tasks)
-    with progress("cheats", total, console=errors) as advance:
+    with progress("cheats", total, console=errors, quiet=as_json) as advance:
         async with open_yard(warm=0, verifications=concurrency) as yard:
             tell_unenforced(yard.provider.enforced)
             for task in tasks:
@@ -69,24 +70,29 @@ def _all(task: Task) -> tuple[Cheat, ...]:
 def _print(reports: Sequence[RedTeamReport], console: Console) -> None:
     through = [(report, cheat) for report in reports for cheat in report.got_through]
     if through:
-        table = Table(title="What got through", title_justify="left")
-        for name in ("task", "cheat", "", "tries", "why"):
-            table.add_column(name, overflow="fold", no_wrap=name == "cheat")
-        for report, cheat in through[:LISTED_MAX]:
-            style = "bold red" if cheat.came is Came.ACCEPTED else "red"
-            table.add_row(
-                shown(report.task_id),
-                cheat.id,
-                Text(cheat.came, style=style),
-                cheat.about,
-                shown(cheat.why[:_WHY_CHARACTERS_MAX]),
-            )
-        console.print(table)
+        print_table(
+            console,
+            ("task", "cheat", "", "tries", "why"),
+            [
+                (
+                    shown(report.task_id),
+                    cheat.id,
+                    Text(cheat.came, style="bold red" if cheat.came is Came.ACCEPTED else "red"),
+                    cheat.about,
+                    shown(brief(cheat.why)),
+                )
+                for report, cheat in through[:LISTED_MAX]
+            ],
+            ids=2,
+            title="What got through",
+        )
         if len(through) > LISTED_MAX:
             console.print(f"the first {LISTED_MAX}; --json lists all")
     for report in reports:
         if report.why:
-            console.print(shown(f"{report.task_id}: {report.ground}: {report.why}", "yellow"))
+            why = brief(report.why)
+            told = shown(f"{report.task_id}: {report.ground}: {why}", "yellow")
+            console.print(told, soft_wrap=True)
     tried = [cheat for report in reports for cheat in report.cheats]
     if tried:
         console.print(_totals(tried))
@@ -124,10 +130,9 @@ def _list(tasks: Sequence[Task], only: Sequence[str], *, as_json: bool) -> None:
         ]
         print(json.dumps(named, indent=2))  # noqa: T201 - the command's output
         return
-    table = Table(title=f"{len(found)} cheats", title_justify="left")
-    for name in ("cheat", "aims", "tries"):
-        # An id is there to be given to --only: never in two parts.
-        table.add_column(name, overflow="fold", no_wrap=name == "cheat")
-    for each in found.values():
-        table.add_row(each.id, " ".join(sorted(each.aims)), each.about)
-    Console(highlight=False, markup=False).print(table)
+    print_table(
+        Console(highlight=False, markup=False),
+        ("cheat", "aims", "tries"),
+        [(each.id, " ".join(sorted(each.aims)), each.about) for each in found.values()],
+        title=f"{len(found)} cheats",
+    )

@@ -13,8 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
+from tiltyard.cli.judged import brief
 from tiltyard.cli.newest import newest_run
 from tiltyard.cli.plain import json_tree, shown
+from tiltyard.cli.tables import print_table
 from tiltyard.config import Settings
 from tiltyard.core.errors import StoreError, UsageError
 from tiltyard.core.ids import GroupId, RolloutId, TaskId
@@ -219,13 +221,19 @@ def _print(rescored: Sequence[Rescored], run_dir: Path, console: Console) -> Non
     console.print(f"{len(changed)} of {len(rescored)} rewards changed")
     if not changed:
         return
-    listed = Table()
-    for name in ("rollout", "old", "new", "why"):
-        listed.add_column(name, overflow="fold")
-    for each in changed[:LISTED_MAX]:
-        why = shown(each.reward.why)
-        listed.add_row(shown(each.rollout), _number(each.old), _number(each.reward.value), why)
-    console.print(listed)
+    print_table(
+        console,
+        ("rollout", "old", "new", "why"),
+        [
+            (
+                shown(each.rollout),
+                _number(each.old),
+                _number(each.reward.value),
+                shown(brief(each.reward.why)),
+            )
+            for each in changed[:LISTED_MAX]
+        ],
+    )
     if len(changed) > LISTED_MAX:
         console.print(f"the first {LISTED_MAX}; --json lists all")
 

@@ -12,13 +12,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tiltyard.agents import parse_policy, read_fenced
+from tiltyard.agents import ScriptedPolicy, parse_policy, read_fenced
+from tiltyard.agents.script import ANY_TASK
 from tiltyard.cli.boundary import EXIT_CANNOT, EXIT_LOOK, EXIT_OK, errors
+from tiltyard.cli.judged import brief
 from tiltyard.cli.plain import shown
 from tiltyard.cli.progress import progress
 from tiltyard.config import Settings
-from tiltyard.core.errors import StoreError
+from tiltyard.core.errors import StoreError, UsageError
 from tiltyard.core.execution import Enforcement, Limit, open_limits
+from tiltyard.core.task import Task
 from tiltyard.core.trajectory import Trajectory
 from tiltyard.core.verdict import Outcome
 from tiltyard.core.weights import UNWEIGHTED
@@ -32,6 +35,7 @@ from tiltyard.wiring import open_judge, open_yard
 
 RESULTS_FILE = "results.jsonl"
 FAULT_KINDS_SHOWN = 3
+UNANSWERED_SHOWN_MAX = 5
 ENDED = frozenset(Outcome) - {Outcome.CANCELLED}
 FAULTS = (Outcome.INFRA_FAULT, Outcome.GRADER_FAULT)
 
@@ -60,6 +64,8 @@ async def run(options: RunOptions, settings: Settings) -> int:
     tasks = load_function_tasks(options.tasks)
     weighting = UNWEIGHTED if options.weights is None else read_weights(options.weights)
     policy = parse_policy(options.policy, api_key=settings.openai_api_key, seed=options.seed)
+    if isinstance(policy, ScriptedPolicy):
+        _refuse_unanswered(policy, tasks)
     directory = options.out or new_run_directory(settings.runs_dir, "run")
     planned = attempts(tasks, samples=options.samples, seed=options.seed)
     trajectories: list[Trajectory] = []
@@ -68,7 +74,9 @@ async def run(options: RunOptions, settings: Settings) -> int:
             open_judge(options.judge, api_key=settings.openai_api_key) as judge,
             RunStore.create(directory) as store,
         ):
-            with progress("rollouts", len(tasks) * options.samples, console=errors) as advance:
+            with progress(
+                "rollouts", len(tasks) * options.samples, console=errors, quiet=options.as_json
+            ) as advance:
 
                 async def record(trajectory: Trajectory) -> None:
                     # First here: it is told to the user even if the disk then refuses it.
@@ -107,6 +115,19 @@ async def run(options: RunOptions, settings: Settings) -> int:
     if not options.as_json:
         Console(highlight=False, markup=False).print(str(directory / RESULTS_FILE), soft_wrap=True)
     return exit_code(trajectory.verdict.outcome for trajectory in trajectories)
+
+
+def _refuse_unanswered(policy: ScriptedPolicy, tasks: Sequence[Task]) -> None:
+    """Before the first rollout, which would only be recorded as a fault."""
+    lacking = policy.lacking(task.id for task in tasks)
+    if not lacking:
+        return
+    more = len(lacking) - UNANSWERED_SHOWN_MAX
+    named = ", ".join(lacking[:UNANSWERED_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+    raise UsageError(
+        f"{policy.name} has no answer for {len(lacking)} of {len(tasks)} tasks: {named}.",
+        fix=f'Add one under each id, or under "{ANY_TASK}" for every other task.',
+    )
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:
@@ -219,7 +240,8 @@ def _fault_lines(trajectories: Sequence[Trajectory]) -> Iterator[str]:
     faults = [each for each in trajectories if each.verdict.outcome in FAULTS]
     counts = Counter((each.verdict.outcome, each.reward.why) for each in faults)
     for (outcome, why), count in counts.most_common(FAULT_KINDS_SHOWN):
-        yield f"{outcome} {count} times: {why}" if count > 1 else f"{outcome}: {why}"
+        told = f"{outcome} {count} times" if count > 1 else outcome
+        yield f"{told}: {brief(why)}"
     more = len(counts) - FAULT_KINDS_SHOWN
     if more > 0:
         yield f"and {more} other kinds of fault: see {RESULTS_FILE}"
@@ -236,7 +258,7 @@ def _families(trajectories: Sequence[Trajectory]) -> Table:
     for trajectory in trajectories:
         grouped[trajectory.family].append(trajectory)
     table = Table(title="Results by family", title_justify="left")
-    table.add_column("family")
+    table.add_column("family", no_wrap=True)
     for name in ("rollouts", "solved", "mean reward", "faults", "turns"):
         table.add_column(name, justify="right")
     for family, members in sorted(grouped.items()):

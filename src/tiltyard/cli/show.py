@@ -2,22 +2,23 @@
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.panel import Panel
 from rich.syntax import Syntax
-from rich.table import Table
 from rich.text import Text
 
 from tiltyard.cli.boundary import EXIT_LOOK, EXIT_OK, errors
+from tiltyard.cli.judged import COLUMNS, check_rows, checks_left_out, tamper_lines, why_of
 from tiltyard.cli.newest import newest_run
 from tiltyard.cli.plain import json_tree, shown, visible
+from tiltyard.cli.tables import print_table
 from tiltyard.config import Settings
 from tiltyard.core.execution import ExecResult
 from tiltyard.core.trajectory import Prompt, Step, Trajectory
-from tiltyard.core.verdict import CheckStatus, Component
+from tiltyard.core.verdict import Component
 from tiltyard.store import RolloutRow, RunReader, RunStore
 
 SHOWN_CHARACTERS_MAX = 20_000
@@ -76,15 +77,21 @@ def _list(rows: Sequence[RolloutRow], directory: Path, *, as_json: bool) -> None
         ]
         print(json.dumps(lines, indent=2))  # noqa: T201 - the command's output
         return
-    table = Table(title=f"{len(rows)} rollouts in {directory}", title_justify="left")
-    for name in ("rollout", "outcome", "reward", "passed"):
-        table.add_column(name, overflow="fold")
-    for row in rows[-LISTED_MAX:]:
-        reward = "none" if row.reward is None else f"{row.reward:g}"
-        passed = f"{row.passed} of {row.checks}" if row.checks else "-"
-        table.add_row(shown(row.id), row.outcome, reward, passed)
     console = Console(highlight=False, markup=False)
-    console.print(table)
+    print_table(
+        console,
+        ("rollout", "outcome", "reward", "passed"),
+        [
+            (
+                shown(row.id),
+                row.outcome,
+                "none" if row.reward is None else f"{row.reward:g}",
+                f"{row.passed} of {row.checks}" if row.checks else "-",
+            )
+            for row in rows[-LISTED_MAX:]
+        ],
+        title=shown(f"{len(rows)} rollouts in {directory}"),
+    )
     if len(rows) > LISTED_MAX:
         console.print(f"the last {LISTED_MAX}; --json lists all")
 
@@ -101,31 +108,26 @@ def _print(trajectory: Trajectory, console: Console) -> None:
         _print_step(step, code, console)
         code = step.code or code
     console.rule("verdict", align="left")
-    table = Table()
-    for name in ("check", "status", "evidence"):
-        table.add_column(name, overflow="fold")
-    for check in verdict.checks:
-        style = "green" if check.status is CheckStatus.PASSED else "red"
-        table.add_row(shown(check.id), Text(check.status, style=style), shown(check.evidence))
     if verdict.checks:
-        console.print(table)
+        print_table(console, COLUMNS, check_rows(verdict))
+    if more := checks_left_out(verdict):
+        console.print(f"and {more} more; --json lists all")
     if verdict.components:
-        console.print(_components(verdict.components))
-    for sign in verdict.tamper:
-        console.print(shown(f"tamper: {sign}", "red"))
+        names = ("component", "measured", "reference", "share", "evidence")
+        print_table(console, names, _component_rows(verdict.components))
+    for line in tamper_lines(verdict):
+        console.print(line)
     if trajectory.shared_verdict_of:
         owner = trajectory.shared_verdict_of
         console.print(shown(f"the verdict is that of the identical answer {owner}"))
     reward = "none" if trajectory.reward.value is None else f"{trajectory.reward.value:g}"
-    console.print(shown(f"outcome {verdict.outcome}, reward {reward}: {trajectory.reward.why}"))
+    why = why_of(verdict, trajectory.reward)
+    console.print(shown(f"outcome {verdict.outcome}, reward {reward}: {why}"))
     versions = ", ".join(f"{name} {value}" for name, value in trajectory.versions.items() if value)
     console.print(shown(f"{trajectory.wall_s:.2f} s; {versions}", "dim"))
 
 
-def _components(components: Sequence[Component]) -> Table:
-    table = Table()
-    for name in ("component", "measured", "reference", "share", "evidence"):
-        table.add_column(name, overflow="fold")
+def _component_rows(components: Sequence[Component]) -> Iterator[tuple[Text, ...]]:
     for each in components:
         measured = f"none: {each.gap}" if each.raw is None else f"{each.raw:g} {each.unit}".strip()
         reference = "-" if each.reference is None else f"{each.reference:g}"
@@ -140,8 +142,7 @@ def _components(components: Sequence[Component]) -> Table:
         more = len(each.evidence) - len(seen)
         words = "\n".join((*seen, f"and {more} more") if more > 0 else seen)
         row = (each.name, measured, reference, share, words)
-        table.add_row(*(shown(_cut(text)) for text in row))
-    return table
+        yield tuple(shown(_cut(text)) for text in row)
 
 
 def _print_prompt(prompt: Prompt, console: Console) -> None:

@@ -13,13 +13,21 @@ from pathlib import Path
 from typing import assert_never
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tiltyard import __version__
 from tiltyard.cli.boundary import EXIT_CANNOT, EXIT_LOOK, EXIT_OK, EXIT_USAGE, errors
+from tiltyard.cli.judged import (
+    CHECKS_SHOWN_MAX,
+    COLUMNS,
+    check_rows,
+    checks_left_out,
+    tamper_lines,
+    why_of,
+)
 from tiltyard.cli.plain import json_tree, shown
-from tiltyard.cli.progress import progress
+from tiltyard.cli.progress import phases
+from tiltyard.cli.tables import print_table
 from tiltyard.config import Settings
 from tiltyard.core.task import Submission, Task
 from tiltyard.core.verdict import CheckStatus, Component, Gap, Outcome, Reward, Verdict
@@ -33,7 +41,6 @@ from tiltyard.verify.weights_file import read_weights
 from tiltyard.wiring import open_judge, open_verifier
 
 FULL = 1.0
-CHECKS_SHOWN_MAX = 200
 EVIDENCE_SHOWN_MAX = 20
 
 
@@ -63,7 +70,7 @@ async def verify(options: VerifyOptions, settings: Settings) -> int:
     task = await asyncio.to_thread(read_directory, options.task)
     submission = await asyncio.to_thread(read_submission, options.submission, task)
     async with open_judge(options.judge, api_key=settings.openai_api_key) as judge:
-        verdict = await _verdict(task, submission, judge, seed=options.seed)
+        verdict = await _verdict(task, submission, judge, options)
     reward = reward_of(verdict, weighting.of(task.id, task.weights))
     if options.as_json:
         print(json.dumps(document(verdict, reward), indent=2))  # noqa: T201 - the command's output
@@ -73,13 +80,11 @@ async def verify(options: VerifyOptions, settings: Settings) -> int:
 
 
 async def _verdict(
-    task: Task, submission: Submission, judge: Judge | None, *, seed: int | None
+    task: Task, submission: Submission, judge: Judge | None, options: VerifyOptions
 ) -> Verdict:
-    with progress("submissions", 1, console=errors) as advance:
+    with phases("the sandboxes", console=errors, quiet=options.as_json) as tell:
         async with open_verifier(judge=judge) as verifier:
-            verdict = await verifier.verify(task, submission, seed=seed)
-            advance(verdict.outcome)
-            return verdict
+            return await verifier.verify(task, submission, seed=options.seed, told=tell)
 
 
 def exit_code(verdict: Verdict, reward: Reward) -> int:
@@ -151,11 +156,13 @@ def _evidence(verdict: Verdict) -> Iterator[Mapping[str, object]]:
 
 def _print(task: Task, verdict: Verdict, reward: Reward, console: Console) -> None:
     if verdict.checks:
-        console.print(_checks(task, verdict))
-        if len(verdict.checks) > CHECKS_SHOWN_MAX:
-            console.print(f"{CHECKS_SHOWN_MAX} of {len(verdict.checks)} checks; --json lists all")
+        rows = check_rows(verdict)
+        print_table(console, COLUMNS, rows, title=shown(f"Checks of {task.id}"))
+        if more := checks_left_out(verdict):
+            console.print(f"the first {CHECKS_SHOWN_MAX}, and {more} more; --json lists all")
     if verdict.components:
-        console.print(_components(verdict))
+        names = ("measure", "raw", "of the best", "evidence")
+        print_table(console, names, _component_rows(verdict), title="Measures")
     lost = [each.name for each in verdict.components if each.gap is Gap.INFRA]
     if lost:
         words = f"not measured, by a fault of ours or of the task: {', '.join(lost)}"
@@ -165,39 +172,23 @@ def _print(task: Task, verdict: Verdict, reward: Reward, console: Console) -> No
             f"state: {len(task.checks.state)} not looked at, only `tiltyard run` has the sandbox"
         )
         console.print(shown(words, "yellow"), soft_wrap=True)
-    for sign in verdict.tamper:
-        console.print(shown(f"tamper: {sign}", "red"), soft_wrap=True)
+    for line in tamper_lines(verdict):
+        console.print(line, soft_wrap=True)
     assured = f", {verdict.assurance}" if verdict.assurance else ""
     console.print(f"outcome: {verdict.outcome}{assured}; {verdict.wall_s:.2f} s", soft_wrap=True)
     value = "none" if reward.value is None else f"{reward.value:g}"
     style = "green" if reward.value == FULL else "red" if reward.value is not None else "yellow"
-    console.print(shown(f"reward {value}: {reward.why}", style), soft_wrap=True)
+    console.print(shown(f"reward {value}: {why_of(verdict, reward)}", style), soft_wrap=True)
 
 
-def _checks(task: Task, verdict: Verdict) -> Table:
-    """Those that failed first, because they are what one looks for."""
-    table = Table(title=Text(f"Checks of {task.id}"), title_justify="left")
-    for name in ("check", "", "evidence"):
-        table.add_column(name, overflow="fold")
-    ordered = sorted(verdict.checks, key=lambda check: check.status is CheckStatus.PASSED)
-    for check in ordered[:CHECKS_SHOWN_MAX]:
-        style = "green" if check.status is CheckStatus.PASSED else "red"
-        table.add_row(shown(check.id), Text(check.status, style=style), shown(check.evidence))
-    return table
-
-
-def _components(verdict: Verdict) -> Table:
-    table = Table(title="Measures", title_justify="left")
-    for name in ("measure", "raw", "of the best", "evidence"):
-        table.add_column(name, overflow="fold")
+def _component_rows(verdict: Verdict) -> Iterator[tuple[Text, ...]]:
     for names, component in _alike(verdict.components):
-        table.add_row(
+        yield (
             shown("\n".join(names)),
-            _raw(component),
-            "" if component.normalised is None else f"{component.normalised:.2f}",
+            shown(_raw(component)),
+            shown("" if component.normalised is None else f"{component.normalised:.2f}"),
             shown("\n".join(each.message for each in component.evidence[:EVIDENCE_SHOWN_MAX])),
         )
-    return table
 
 
 def _alike(components: Iterable[Component]) -> Iterator[tuple[list[str], Component]]:

@@ -42,6 +42,17 @@ def load_tasks(text: str) -> Sequence[Task]:
 
     Raises TaskError for an unknown name, split, option or family, and for a faulty file.
     """
+    try:
+        return _loaded(text)
+    except OSError as error:
+        # Also of looking whether there is something: in a directory that is closed to its user.
+        raise TaskError(
+            f"{text[:200]} cannot be read: {error.strerror}.",
+            fix="Correct its name or its permissions.",
+        ) from error
+
+
+def _loaded(text: str) -> Sequence[Task]:
     if text.endswith(".jsonl") or "/" in text:
         return read_directories(Path(text)) if Path(text).is_dir() else read_tasks(Path(text))
     name, mark, query = text.partition("?")

@@ -10,7 +10,7 @@ from tiltyard.core.values import Value
 from tiltyard.core.verdict import CheckStatus
 from tiltyard.sandbox.ending import Ending
 from tiltyard.sandbox.zygotes import Run
-from tiltyard.verify.evidence import plain
+from tiltyard.verify.evidence import plain_lines
 from tiltyard.verify.split.inside import codec
 
 Argument = TypeVar("Argument")
@@ -48,7 +48,7 @@ def words_of(ending: Ending, run: Run) -> str:
         Reason.SIGNAL: f"ended by signal {ending.signal}",
         Reason.EXIT: f"exited with code {ending.exit_code} without an answer",
     }.get(ending.reason, f"ended: {ending.reason}")
-    last = plain(run.stderr.result().text.strip()[-300:])
+    last = plain_lines(run.stderr.result().text.strip()[-300:])
     return f"{ended}; last output: {last}" if last else ended
 
 

@@ -10,6 +10,8 @@ from tiltyard.core.values import Value
 
 SHOWN_CHARACTERS_MAX = 240
 WORDS_CHARACTERS_MAX = 300
+LINES_MAX = 12
+TAB_WIDTH = 4
 
 
 class _Short(reprlib.Repr):
@@ -40,3 +42,14 @@ def plain(text: str, *, characters_max: int = WORDS_CHARACTERS_MAX) -> str:
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut
     )
     return clean if len(text) <= characters_max else f"{clean}..."
+
+
+def plain_lines(text: str, *, characters_max: int = WORDS_CHARACTERS_MAX) -> str:
+    """As `plain`, with the text's own lines, of which the first `LINES_MAX` are kept.
+
+    Only a line feed ends one, and it is all that is left of what a terminal would obey.
+    """
+    cut = text[:characters_max].replace("\r\n", "\n").expandtabs(TAB_WIDTH)
+    lines = [plain(line, characters_max=len(line)) for line in cut.split("\n")]
+    whole = len(text) <= characters_max and len(lines) <= LINES_MAX
+    return "\n".join(lines[:LINES_MAX]) + ("" if whole else "...")

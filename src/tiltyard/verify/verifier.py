@@ -9,7 +9,7 @@ fault without a reward.
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
@@ -35,12 +35,15 @@ from tiltyard.verify.state.observe import StateChecks
 from tiltyard.verify.static.checks import StaticChecks, tool_versions
 from tiltyard.verify.submission import reference_of, whole_problem
 
-VERSIONS = MappingProxyType({"split": "split-2", "overlay": "overlay-2", "script": "script-1"})
+VERSIONS = MappingProxyType({"split": "split-2", "overlay": "overlay-3", "script": "script-1"})
 """Raised whenever a mode may find something else of the same submission."""
 TRIES = 2
 TIME_LIMIT_S_MAX = 3600.0
 
 _log = structlog.get_logger(__name__)
+
+
+Told = Callable[[str], object]
 
 
 class Measure(Protocol):
@@ -79,40 +82,49 @@ class Verifier(Room):
         self._state = StateChecks(provider, interpreter=interpreter, spec=spec)
         self._static = StaticChecks(provider, interpreter=interpreter, spec=spec)
         self._dynamic = DynamicMeasures(provider, interpreter=interpreter, spec=spec)
-        self._measures: tuple[Measure, ...] = (self._static, self._dynamic)
+        self._measures: dict[str, Measure] = {
+            "the static checks": self._static,
+            "cost, growth and leaks": self._dynamic,
+        }
         self._judge_name = "" if judge is None else judge.name
         if judge is not None:
-            self._measures += (judge,)
+            self._measures["the rubric"] = judge
         modes = (self._split, self._overlay, self._script)
         super().__init__(*modes, self._state, self._static, self._dynamic)
 
     async def verify(
-        self, task: Task, submission: Submission, *, seed: int | None = None
+        self,
+        task: Task,
+        submission: Submission,
+        *,
+        seed: int | None = None,
+        told: Told | None = None,
     ) -> Verdict:
         """Judges a submission. Raises only when cancelled.
 
         `seed` fixes what is drawn for it alone, such as new inputs; None draws one, and the
-        verdict's `provenance` names it.
+        verdict's `provenance` names it. `told` hears in words what is done next; None tells nobody.
         """
         started = time.monotonic()
         if seed is None:
             seed = secrets.randbits(48)  # the same for a second try: a loss is no new draw
-        told = await self._provenance(task)
+        provenance = await self._provenance(task)
+        tell = told or (lambda _: None)
         for attempt in range(1, TRIES + 1):
             try:
+                tell("the hidden tests")
                 found = replace(await self._judge(task, submission, seed=seed), seed=seed)
-                for measure in self._measures:
+                for name, measure in self._measures.items():
+                    tell(name)
                     more = await measure.measure(task, submission, found)
                     found = replace(found, components=(*found.components, *more))
-                return _verdict(task, bounded(found), told, attempt, started)
+                return _verdict(task, bounded(found), provenance, attempt, started)
             except GraderError as error:
-                return _fault(Outcome.GRADER_FAULT, told, error, started)
+                return _fault(Outcome.GRADER_FAULT, provenance, error, started)
             except SandboxError as error:
-                _log.warning(
-                    "verification_lost", task_id=task.id, attempt=attempt, error=str(error)
-                )
+                _log.info("verification_lost", task_id=task.id, attempt=attempt, error=str(error))
                 lost = error
-        return _fault(Outcome.INFRA_FAULT, told, lost, started)
+        return _fault(Outcome.INFRA_FAULT, provenance, lost, started)
 
     async def observe(self, task: Task, sandbox: Sandbox) -> tuple[Component, ...]:
         """What the task asserts of the state in which an agent left its sandbox, if anything.

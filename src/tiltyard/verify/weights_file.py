@@ -4,6 +4,7 @@ Whatever is wrong with them is a `UsageError` that names file and field. `docs/r
 format.
 """
 
+import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -111,6 +112,8 @@ def read_weights(path: Path) -> Weighting:
     Raises `UsageError`, naming file and field, when it cannot be read or does not fit the format.
     """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe that nobody writes to has no end
+            raise UsageError(f"{path} is not a file.", fix="Name a file with weights in TOML.")
         with path.open("rb") as file:
             raw = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:

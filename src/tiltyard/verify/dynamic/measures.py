@@ -116,5 +116,5 @@ async def _taken(measure: Measure, missing: Missing, task: Task) -> tuple[Compon
     except NotCountedError as error:
         return missing(Gap.UNRESOLVED, str(error))
     except (GraderError, SandboxError) as error:
-        _log.warning("measure_lost", task_id=task.id, error=str(error))
+        _log.info("measure_lost", task_id=task.id, error=str(error))
         return missing(Gap.INFRA, str(error))

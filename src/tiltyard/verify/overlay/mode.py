@@ -23,6 +23,7 @@ from tiltyard.core.verdict import (
     CheckStatus,
     Component,
     Evidence,
+    Gap,
 )
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
@@ -30,7 +31,8 @@ from tiltyard.verify.expected import Remembered
 from tiltyard.verify.found import Found
 from tiltyard.verify.overlay.canaries import Canary
 from tiltyard.verify.overlay.draw import draw
-from tiltyard.verify.overlay.learning import Known, Trial, learn
+from tiltyard.verify.overlay.learning import Known, learn
+from tiltyard.verify.overlay.outcomes import Trial
 from tiltyard.verify.overlay.plan import Plan, Tried, parts_of
 from tiltyard.verify.overlay.session import Report, request_of, run_tests
 from tiltyard.verify.overlay.tree import places_of, reference_tree, tests_of, tree_of
@@ -41,6 +43,8 @@ from tiltyard.verify.shipping import shared, shipped
 EXTRA_S = 2.0
 """Beside the tests themselves: laying the tree down and pytest's own start on a busy machine."""
 DRAWS_MAX = 3
+TRIALS_MAX = 3
+"""With the reference, of what points to tampering: by chance a false form may fail again."""
 _STATUS = {
     "wrong": CheckStatus.WRONG_ANSWER,
     "skipped": CheckStatus.NOT_RUN,
@@ -144,7 +148,9 @@ class OverlayMode(Room):
         return tuple(heard)
 
     def _drawn(self, known: Known) -> tuple[Plan, ...]:
-        sound = [each for each in known.tried if each not in known.unsound]
+        # What a test lets through once it lets through in other forms too.
+        lax = {each.canary.function for each in known.unsound}
+        sound = [each for each in known.tried if each.canary.function not in lax]
         plans = draw(known.suite, sound, self._rng)
         if not any(plan.forms.false for plan in plans):
             raise UnsoundTask(
@@ -155,8 +161,11 @@ class OverlayMode(Room):
 
     async def _unsound(self, heard: "_Heard", trial: Trial) -> set[Tried]:
         """Of the plans' canaries, those that do with the reference what they must not."""
-        again = [(plan, await trial(plan, len(plan.ids))) for plan, _ in heard]
-        return set(_tampered(tuple(again)))
+        for _ in range(TRIALS_MAX):
+            again = [(plan, await trial(plan, len(plan.ids))) for plan, _ in heard]
+            if found := _tampered(tuple(again)):
+                return set(found)
+        return set()
 
     async def _run(
         self,
@@ -216,6 +225,7 @@ def _found(
     known: Known, heard: _Heard, passed: tuple[Tried, ...], tamper: tuple[str, ...]
 ) -> Found:
     false = sum(len(plan.forms.false) for plan, _ in heard)
+    answered = sum(_answered(plan, report) for plan, report in heard)
     signs = list(tamper)
     signs += [_contradiction(one.canary) for one in passed[:3]]
     if len(passed) > 3:
@@ -226,17 +236,17 @@ def _found(
         if unknown := _never_existed(known, plan, report):
             signs.append(f"{unknown} results of tests that do not exist")
     checks = tuple(_check(test_id, heard) for test_id in known.ids)
+    mixed = f"{false} tests that must fail were mixed with {len(checks)} in {len(heard)} runs"
+    reported = "" if answered == false else f"; {answered or 'none'} of them reported"
     canaries = Component(
         name="canaries",
-        raw=float(len(passed)),
+        # Of silence nothing can be said: whoever kills the run has not shown that it is honest.
+        raw=float(len(passed)) if answered else None,
         unit="passed",
-        normalised=0.0 if passed else 1.0,
+        gap=None if answered else Gap.NOT_POSSIBLE,
+        normalised=(0.0 if passed else 1.0) if answered else None,
         evidence=(
-            Evidence(
-                message=f"{false} tests that must fail were mixed with "
-                f"{len(checks)} in {len(heard)} runs, under {known.names} names",
-                value=float(false),
-            ),
+            Evidence(message=f"{mixed}, under {known.names} names{reported}", value=float(false)),
             *(Evidence(message=note) for note in known.notes),
         ),
     )
@@ -246,6 +256,15 @@ def _found(
         components=(canaries,),
         assurance=Assurance.WATCHED,
         cpu_s=sum(report.cpu_s for _, report in heard),
+    )
+
+
+def _answered(plan: Plan, report: Report) -> int:
+    """How many of a run's false forms said anything."""
+    tried = {each.canary: each for each in plan.forms.false.values()}
+    return sum(
+        any(f"{place}{name}{suffix}" in report.results for place, suffix in tried[canary].beside)
+        for name, canary in plan.by_name.items()
     )
 
 

@@ -56,7 +56,7 @@ class SourceFile:
         for line in self.content.splitlines(keepends=True):
             self._lines.append(self._lines[-1] + len(line))
         self.functions = tuple(self._functions(self.tree.body, ()))
-        """Test functions of the module and of its classes."""
+        """Test functions of the module and of its classes, also below `if`, `try` and `with`."""
 
     def span(self, node: ast.expr) -> tuple[int, int]:
         """Where an expression is, without parentheses around it."""
@@ -77,8 +77,12 @@ class SourceFile:
         for node in body:
             if isinstance(node, ast.ClassDef):
                 yield from self._functions(node.body, (*scope, node.name))
-            elif isinstance(node, Function) and node.name.startswith("test"):
-                yield self._function(node, scope)
+            elif isinstance(node, Function):
+                if node.name.startswith("test"):
+                    yield self._function(node, scope)
+            else:
+                for block in _blocks(node):
+                    yield from self._functions(block, scope)
 
     def _function(self, node: Function, scope: tuple[str, ...]) -> TestFunction:
         first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
@@ -92,6 +96,17 @@ class SourceFile:
             end=self._lines[node.end_lineno or node.lineno],
             named_at=self.content.index(node.name.encode(), keyword + len("def")),
         )
+
+
+def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """What is run where a statement stands, in the order of the text."""
+    match node:
+        case ast.If(body=body, orelse=orelse):
+            yield from (body, orelse)
+        case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=final):
+            yield from (body, *(each.body for each in handlers), orelse, final)
+        case ast.With(body=body):
+            yield body
 
 
 def read(tests: Mapping[str, bytes]) -> dict[str, SourceFile]:

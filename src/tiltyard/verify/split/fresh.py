@@ -12,6 +12,8 @@ from tiltyard.verify.crossing import framed
 from tiltyard.verify.split.candidate import Candidate, Gone, Reply, words_of_reply
 
 FRESH_CASES_MAX = 1_000
+FRESH = "fresh-"
+"""What the ids of the new cases begin with."""
 SIZES = (1, 3, 8, 20, 50)
 """Of the inputs, in turn."""
 GENERATOR = "task_inputs"
@@ -122,7 +124,7 @@ async def expected_by(
         raises = None if reply.kind == "value" else _first_name(reply)
         cases.append(
             CallCase(
-                id=f"fresh-{number}",
+                id=f"{FRESH}{number}",
                 target=inputs.target,
                 args=args,
                 expected=None if raises else reply.rest[0],

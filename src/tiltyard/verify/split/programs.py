@@ -17,7 +17,7 @@ from tiltyard.core.task import CompareOutput, ProgramCase, ProgramSuite, Task
 from tiltyard.core.verdict import Check, CheckStatus
 from tiltyard.sandbox.pool import Provider
 from tiltyard.verify.crossing import STATUS_OF
-from tiltyard.verify.evidence import plain
+from tiltyard.verify.evidence import plain, plain_lines
 from tiltyard.verify.split.comparison import Comparison
 from tiltyard.verify.split.fresh import STDIN_BYTES_MAX
 from tiltyard.verify.split.program_runs import (
@@ -133,7 +133,7 @@ async def _judged(
     task: Task, suite: ProgramSuite, case: ProgramCase, printed: Printed, compare: Compare
 ) -> Check:
     result, got = printed.result, printed.output
-    said = plain(result.stderr.text.strip()[-300:])
+    said = plain_lines(result.stderr.text.strip()[-300:])
     last = f"; last output: {said}" if said else ""
     if result.reason is Reason.START_FAILED:
         words = f"{suite.run[0]} cannot be started: {plain(result.detail)}"
@@ -194,11 +194,11 @@ def _not_built(
     suite: ProgramSuite, cases: tuple[ProgramCase, ...], built: ExecResult
 ) -> tuple[Check, ...]:
     """The first case fails by it, and the others were never run."""
-    said = plain(
+    said = plain_lines(
         (built.stderr.text.strip() or built.stdout.text.strip())[:1000], characters_max=600
     )
     code = f"exited with {built.exit_code}" if built.reason is Reason.EXIT else str(built.reason)
-    why = f"it cannot be built: {suite.build[0]} {code}: {said}"
+    why = f"it cannot be built: {suite.build[0]} {code}:\n{said}"
     status = CheckStatus.EXCEPTION if built.reason is Reason.EXIT else STATUS_OF[built.reason]
     first, *rest = cases
     return (

@@ -77,7 +77,7 @@ class StaticChecks(Room):
                 allowed = await self._reference(reference, tools)
                 return components_of(await self._reader.read(own, tools), allowed)
             except SandboxError as error:
-                _log.warning("static_checks_lost", task_id=task.id, error=str(error))
+                _log.info("static_checks_lost", task_id=task.id, error=str(error))
                 lost = str(error)
         return unmeasured(tools, f"a sandbox was lost: {lost}")
 
