@@ -180,13 +180,12 @@ async def test_a_reference_lost_while_it_is_built_is_no_fault_of_the_task(
     async with ProgramRuns(provider, spec=SPEC, references_max=1) as runs:
 
         async def build() -> None:
-            async with runs.reference(fresh(suite), suite):
-                pass
+            with pytest.raises(SandboxDied):
+                async with runs.reference(fresh(suite), suite):
+                    pass
 
-        building = asyncio.create_task(build())
-        await kill_all_runs(building, depth=1)
-        with pytest.raises(SandboxDied):
-            building.result()
+        async with asyncio.TaskGroup() as group:
+            await kill_all_runs(group.create_task(build()), depth=1)
 
 
 async def test_nothing_lost_while_new_inputs_are_answered_is_paid(
@@ -195,8 +194,9 @@ async def test_nothing_lost_while_new_inputs_are_answered_is_paid(
     waits = "import time\ntime.sleep(0.4)\n" + PY_SET
     task = replace(fresh(reference=waits, cases=2), reference_checked=True)
     async with Verifier(provider, interpreter=provider.interpreter, spec=SPEC, cells_max=1) as own:
-        judging = asyncio.create_task(verdict_on(own, task, PY_SET))
-        await kill_all_runs(judging, depth=1)
+        async with asyncio.TaskGroup() as group:
+            judging = group.create_task(verdict_on(own, task, PY_SET))
+            await kill_all_runs(judging, depth=1)
         verdict = judging.result()
         assert (verdict.outcome, verdict.checks) == (Outcome.INFRA_FAULT, ()), verdict
         assert value_of(verdict) is None

@@ -19,7 +19,7 @@ from tiltyard.sandbox.pool import Pool, Provider
 from tiltyard.sandbox.setups import SetUp, SetUpFailed, SetUps
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.verify.crossing import STATUS_OF
-from tiltyard.verify.evidence import plain
+from tiltyard.verify.evidence import plain_lines
 
 BUILD_S = 60.0
 OUTPUT_BYTES_MAX = 8 * MIB
@@ -74,7 +74,7 @@ class Printed:
             ended = f"exited with {result.exit_code}"
         else:
             ended = f"ended: {result.reason}"
-        said = plain(result.stderr.text.strip()[-300:])
+        said = plain_lines(result.stderr.text.strip()[-300:])
         more = f"; last output: {said}" if said else ""
         return f"{'' if self.output is not None else 'it printed too much; '}{ended}{more}"
 
@@ -143,7 +143,9 @@ class ProgramRuns:
             try:
                 spec = await kept.enter_async_context(self._references.prepared(self.spec, set_up))
             except SetUpFailed as error:
-                raise UnsoundTask(f"task {task.id}: its reference: {plain(str(error))}") from None
+                raise UnsoundTask(
+                    f"task {task.id}: its reference: {plain_lines(str(error))}"
+                ) from None
             yield Built(spec=spec)
 
     async def ask(
