@@ -235,7 +235,7 @@ async def test_no_run_named_means_the_newest(
 ) -> None:
     code = await rescore(None, weights, None, Settings(runs_dir=run.parent), as_json=True)
     assert (code, json.loads(capsys.readouterr().out)["changed"]) == (0, 2)
-    with pytest.raises(UsageError, match="there is no run"):
+    with pytest.raises(UsageError, match=r"there is no run.*name as RUN what"):
         await rescore(None, weights, None, Settings(runs_dir=tmp_path / "none"), as_json=True)
 
 

@@ -10,8 +10,12 @@ LOOKED_AT_MAX = 100
 """Runs in which nothing finished, such as demos stopped at once, are passed over: this many."""
 
 
-def newest_run(runs_dir: Path) -> Path:
-    """The newest run in which a rollout has finished. Raises `UsageError` when there is none."""
+def newest_run(runs_dir: Path, *, named: str) -> Path:
+    """The newest run in which a rollout has finished.
+
+    `named` is how the command is told of another, for the message: `with --run`, or `as RUN`.
+    Raises `UsageError` when there is none.
+    """
     indexes = runs_dir.glob("*/index.sqlite")
     runs = [
         path.parent for path in sorted(indexes, key=lambda path: path.stat().st_mtime, reverse=True)
@@ -28,5 +32,5 @@ def newest_run(runs_dir: Path) -> Path:
         )
     raise UsageError(
         f"there is no run in {runs_dir.absolute()}.",
-        fix="name the directory that --out of a run was, or make one: tiltyard run.",
+        fix=f"name {named} what --out of a run was, or make one: tiltyard run.",
     )

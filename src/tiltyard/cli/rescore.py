@@ -84,7 +84,7 @@ async def rescore(
     """
     weighting = UNWEIGHTED if weights_file is None else read_weights(weights_file)
     _refuse_if_there(out)
-    run_dir = run_dir or newest_run(settings.runs_dir)
+    run_dir = run_dir or newest_run(settings.runs_dir, named="as RUN")
     damaged: list[StoreError] = []
     with RunReader(run_dir) as reader:
         read = [

@@ -35,7 +35,7 @@ async def show(
 
     Raises `UsageError` when there is none or several of that name.
     """
-    directory = run_dir or newest_run(settings.runs_dir)
+    directory = run_dir or newest_run(settings.runs_dir, named="with --run")
     code = await _mend(directory) if mend else EXIT_OK
     with RunReader(directory) as reader:
         if rollout is None:
