@@ -3,7 +3,7 @@ what each test needs."""
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pytest
 from hypothesis import given, strategies as st
@@ -45,9 +45,11 @@ def tried() -> tuple[Tried, ...]:
     )
 
 
-def watched(needs: Mapping[str, set[str]], *, also_false: bool) -> set[str]:
-    """What is left to be false where a test fails unless those that it needs ran before it, and,
-    where `also_false`, passed."""
+def watched(
+    needs: Mapping[str, set[str]], *, also_false: bool, movable: Collection[str] = NAMES
+) -> set[str]:
+    """What is left of `movable` to be false where a test fails unless those that it needs ran
+    before it, and, where `also_false`, passed."""
 
     async def trial(plan: Plan, _tests: int) -> Report:
         missing = {each.name[5:] for each in plan.forms.absent}
@@ -62,10 +64,11 @@ def watched(needs: Mapping[str, set[str]], *, also_false: bool) -> set[str]:
         files=FILES,
         renamed=frozenset(),
         owners={each.place: each for each in BY_NAME.values()},
-        groups=tuple((each,) for each in BY_NAME.values()),
+        groups=tuple((BY_NAME[each],) for each in movable),
         kept=frozenset(),
     )
-    left, some, words = asyncio.run(set_apart(repository(), suite, tried(), trial, rng_of(1)))
+    given = tuple(each for each in tried() if each.canary.function.name[5:] in movable)
+    left, some, words = asyncio.run(set_apart(repository(), suite, given, trial, rng_of(1)))
     names = {each.name[5:] for group in left.groups for each in group}
     assert {each.canary.function.name[5:] for each in some} == names
     assert bool(words) == bool(needs)
@@ -86,6 +89,14 @@ def test_who_needs_another_is_set_apart_with_it(
     needs: dict[str, set[str]], gone: set[str], also_false: bool
 ) -> None:
     assert watched(needs, also_false=also_false) == set(NAMES) - gone
+
+
+@pytest.mark.parametrize("also_false", [False, True])
+def test_the_only_one_that_may_be_false_is_set_apart_where_another_needs_it(
+    also_false: bool,
+) -> None:
+    assert watched({"b3": {"a2"}}, also_false=also_false, movable=["a2"]) == set()
+    assert watched({}, also_false=also_false, movable=["a2"]) == {"a2"}
 
 
 def test_a_file_whose_tests_need_many_is_set_apart() -> None:
@@ -121,5 +132,6 @@ def test_every_one_is_in_a_set_without_any_other(count: int) -> None:
         for one in functions:
             for other in functions:
                 assert one is other or any(one in out and other not in out for out in sets)
+            assert any(one in out for out in sets)
     if count > 8:
         assert len(some_out(functions)) < len(digits_out(functions))

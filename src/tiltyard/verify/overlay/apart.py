@@ -56,8 +56,8 @@ async def set_apart(
 
 def some_out(functions: Sequence[TestFunction]) -> list[list[TestFunction]]:
     """As few sets as may be, so that each function is in one that any other is not in: each is in
-    half of them, and no two in the same half."""
-    count = 1
+    half of them, and no two in the same half. Of two sets at least, or half of them were none."""
+    count = 2
     while math.comb(count, count // 2) < len(functions):
         count += 1
     halves = zip(functions, combinations(range(count), count // 2), strict=False)

@@ -110,12 +110,11 @@ class OverlayMode(Room):
                 f"task {task.id}: tests that must fail pass with its reference again and again.",
                 fix="make its tests give the same result every time.",
             )
-        for plan, report in heard:
-            if report.ended is not None and report.ended.status in _STARVED:
-                # Was it the submission, or the tests and the machine? The reference gets through.
-                again = await trial(plan, len(known.ids))
-                if again.ended is not None:
-                    raise UnsoundTask(f"task {task.id}: its reference: {again.ended.evidence}")
+        if (starved := _starved(heard)) is not None:
+            # Was it the submission, or the tests and the machine? The reference gets through.
+            again = await trial(starved, len(known.ids))
+            if again.ended is not None:
+                raise UnsoundTask(f"task {task.id}: its reference: {again.ended.evidence}")
         return _found(known, heard, passed, tree.tamper)
 
     async def _heard(
@@ -125,7 +124,8 @@ class OverlayMode(Room):
 
         What comes after one that died or lied, in the order of the plans, is not waited for.
         """
-        plans = await asyncio.to_thread(self._drawn, known)
+        # A copy, because others may add to it while the thread reads.
+        plans = await asyncio.to_thread(self._drawn, known, frozenset(known.unsound))
         heard: list[tuple[Plan, Report]] = []
         try:
             async with asyncio.TaskGroup() as group:
@@ -147,9 +147,9 @@ class OverlayMode(Room):
             raise errors.exceptions[0] from None
         return tuple(heard)
 
-    def _drawn(self, known: Known) -> tuple[Plan, ...]:
+    def _drawn(self, known: Known, unsound: frozenset[Tried]) -> tuple[Plan, ...]:
         # What a test lets through once it lets through in other forms too.
-        lax = {each.canary.function for each in known.unsound}
+        lax = {each.canary.function for each in unsound}
         sound = [each for each in known.tried if each.canary.function not in lax]
         plans = draw(known.suite, sound, self._rng)
         if not any(plan.forms.false for plan in plans):
@@ -201,6 +201,14 @@ def test_files(suite: RepositorySuite) -> tuple[str, ...]:
         for path, name in names.items()
         if fnmatchcase(name, "test_*.py") or fnmatchcase(name, "*_test.py")
     )
+
+
+def _starved(heard: _Heard) -> Plan | None:
+    """What the run was that ran out of something; those after it only share its end."""
+    for plan, report in heard:
+        if report.ended is not None:
+            return plan if report.ended.status in _STARVED else None
+    return None
 
 
 def _tampered(heard: _Heard) -> tuple[Tried, ...]:
