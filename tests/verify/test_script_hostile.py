@@ -86,6 +86,17 @@ async def test_without_a_reference_a_reward_that_something_rewrites_is_none(
     assert verdict.outcome is Outcome.GRADER_FAULT
 
 
+async def test_a_reward_that_something_rewrites_is_none_where_the_reference_has_none(
+    verifier: Verifier,
+) -> None:
+    script = f'[ "$(sh run.sh)" = none ] || echo 1 > {REWARD}\n'.encode()
+    judged = task(script, reference={"run.sh": b"echo none\n"})
+    files = background(LOOP.format(f"grep -q 0 {REWARD} && {ONE}"))
+    verdict = await verifier.verify(judged, answer(files))
+    assert verdict.outcome is Outcome.GRADER_FAULT, verdict.checks
+    assert "no reward for the reference" in verdict.detail
+
+
 @pytest.mark.parametrize(
     ("end", "status"),
     [

@@ -140,9 +140,9 @@ class ScriptMode(Room):
             return _as_written(task, session)
         control = await self.reference(task)
         if control.written.reward is None:
-            if reward is None:
+            if needed or reward is None:
                 raise GraderError(
-                    f"task {task.id}: test.sh gives no reward for the reference either: "
+                    f"task {task.id}: test.sh gives no reward for the reference: "
                     f"{control.written.problem}; {_ended(control.result)}"
                 )
         elif sign := _sabotage(session, control):
