@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tiltyard.core.checks import Checks, Inputs
-from tiltyard.core.task import ProgramSuite
+from tiltyard.core.task import CompareOutput, ProgramSuite
 from tiltyard.core.verdict import CheckStatus, Component, Gap
+from tiltyard.sandbox.native.provider import NativeProvider
+from tiltyard.verify.dynamic import program_cost
+from tiltyard.verify.dynamic.program_bench import ProgramBench
 from tiltyard.verify.verifier import Verifier
 from verify.measured import components
 from verify.measured_programs import (
@@ -26,6 +29,7 @@ from verify.measured_programs import (
     in_c,
     verdict_on,
 )
+from verify.tasks import SPEC
 
 pytestmark = [
     pytest.mark.sandbox,
@@ -89,6 +93,21 @@ async def test_building_is_not_billed(verifier: Verifier) -> None:
     billed = components(verdict)["cost_cpu"]
     assert billed.raw is not None
     assert billed.raw < verdict.cpu_s / 2
+
+
+async def test_what_is_wrong_when_it_is_billed_is_no_fault_of_a_checkers_task(
+    provider: NativeProvider,
+) -> None:
+    """What such a task expects need be no output: often it is nothing."""
+    cases = tuple(replace(case, expected=b"") for case in CASES)
+    checker = "import sys\nsys.exit(open(sys.argv[3]).read().strip() not in ('0', '2'))\n"
+    suite = replace(PYTHON, cases=cases, compare=CompareOutput.CHECKER, checker=checker)
+    task = counting_task(suite, PY_SET, Checks(cost=True))
+    async with ProgramBench(provider, spec=SPEC, python=provider.interpreter.python) as bench:
+        for wrong in ("print(1)", "import sys\nsys.stdout.buffer.write(b'\\xff')"):
+            got = await program_cost.measure(bench, task, suite, source=wrong.encode(), seed=1)
+            assert [each.gap for each in got] == [Gap.NOT_POSSIBLE] * 4
+            assert "three failed when it was billed" in got[0].evidence[0].message
 
 
 async def test_nothing_is_measured_of_a_wrong_program(verifier: Verifier) -> None:

@@ -69,7 +69,7 @@ class ProgramBills:
         if output is None or not exited or billed.over:
             wrong: str | None = billed.printed.words
         else:
-            wrong = await self._bench.comparison.wrong_beside(
+            wrong = await self._bench.comparison.wrong_again(
                 self._pair.task, self._pair.suite, case, output
             )
         return f"{case.id} failed when it was billed: {wrong}" if wrong else ""

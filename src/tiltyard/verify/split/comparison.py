@@ -52,13 +52,20 @@ class Comparison:
             return "its output is not UTF-8, and the checker reads text"
         return await self._refused(task, suite, case, got)
 
+    async def wrong_again(
+        self, task: Task, suite: ProgramSuite, case: ProgramCase, got: bytes
+    ) -> str | None:
+        """As `wrong`, of a program that was right before: the checker is taken to read what it
+        expects, and is not asked about output that is no UTF-8 where that is."""
+        text_only = _is_text(case.expected) and not _is_text(got)
+        return await self.wrong(task, suite, case, got, text_only=text_only)
+
     async def wrong_beside(
         self, task: Task, suite: ProgramSuite, case: ProgramCase, got: bytes
     ) -> str | None:
-        """As `wrong`, of an input that nobody has tried before: what is expected is what the
+        """As `wrong_again`, of an input that nobody has tried before: what is expected is what the
         reference printed. Raises `UnsoundTask` where the checker does not take that either."""
-        text_only = _is_text(case.expected) and not _is_text(got)
-        wrong = await self.wrong(task, suite, case, got, text_only=text_only)
+        wrong = await self.wrong_again(task, suite, case, got)
         if wrong is not None and suite.compare is CompareOutput.CHECKER:
             theirs: str | None = wrong
             if got != case.expected:
