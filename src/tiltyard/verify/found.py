@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from tiltyard.core.verdict import Assurance, Check, CheckStatus, Component, Evidence
+from tiltyard.core.verdict import Assurance, Check, CheckStatus, Component, Evidence, Gap
 
 EVIDENCE_CHARACTERS_MAX = 512 * 1024
 """Of all checks together; of a verdict that says more, the last checks keep their status only."""
@@ -39,6 +39,11 @@ class Found:
         """Whether there was something to judge, and every check of it passed."""
         passed = (check.status is CheckStatus.PASSED for check in self.checks)
         return not self.problem and bool(self.checks) and all(passed)
+
+
+def without(name: str, gap: Gap, why: str) -> Component:
+    """A component that was not measured, and why, in words."""
+    return Component(name=name, raw=None, gap=gap, evidence=(Evidence(message=why),))
 
 
 def bounded(found: Found) -> Found:

@@ -15,6 +15,7 @@ from typing import Protocol
 from tiltyard.core.errors import UnsoundTask
 from tiltyard.core.execution import MIB
 from tiltyard.core.verdict import Component, Evidence, Gap
+from tiltyard.verify.found import without
 
 ROUNDS = 3
 SIDES = ("floor", "reference", "solution")
@@ -69,7 +70,7 @@ class CostMeter:
                 if wrong and side == "reference":
                     raise UnsoundTask(f"its reference: {wrong}")
                 if wrong and side == "solution":
-                    return without(Gap.NOT_POSSIBLE, wrong)
+                    return unbilled(Gap.NOT_POSSIBLE, wrong)
                 bills[side].append(bill)
         return tuple(
             _component(kind, *(median(bill[at] for bill in bills[side]) for side in SIDES))
@@ -77,10 +78,9 @@ class CostMeter:
         )
 
 
-def without(gap: Gap, why: str) -> tuple[Component, ...]:
+def unbilled(gap: Gap, why: str) -> tuple[Component, ...]:
     """All kinds of cost, not measured."""
-    evidence = (Evidence(message=why),)
-    return tuple(Component(name=kind.name, raw=None, gap=gap, evidence=evidence) for kind in KINDS)
+    return tuple(without(kind.name, gap, why) for kind in KINDS)
 
 
 def _component(kind: _Kind, floor: float, reference: float, solution: float) -> Component:

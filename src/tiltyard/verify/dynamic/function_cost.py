@@ -7,7 +7,7 @@ from functools import partial
 from tiltyard.core.task import CallSuite, Task
 from tiltyard.core.verdict import CheckStatus, Component, Gap
 from tiltyard.verify.dynamic.bench import Bench, Session
-from tiltyard.verify.dynamic.cost import WALL_EXTRA_S, Bill, CostMeter, without
+from tiltyard.verify.dynamic.cost import WALL_EXTRA_S, Bill, CostMeter, unbilled
 from tiltyard.verify.split.calls import judge_calls, requests_of
 from tiltyard.verify.split.candidate import Gone
 
@@ -21,7 +21,7 @@ async def measure(bench: Bench, task: Task, *, source: bytes, seed: int) -> tupl
     """What a function costs. Raises `SandboxError` or `GraderError` when the fault is ours."""
     work = await _work(bench, task, seed=seed)
     if work is None:
-        return without(Gap.UNRESOLVED, "its suite is not made of calls, and it has no inputs")
+        return unbilled(Gap.UNRESOLVED, "its suite is not made of calls, and it has no inputs")
     return await CostMeter(FunctionBills(bench, task, source, work=work)).measure()
 
 

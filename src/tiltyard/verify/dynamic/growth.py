@@ -18,6 +18,7 @@ from tiltyard.core.task import Task
 from tiltyard.core.verdict import Component, Evidence, Gap
 from tiltyard.verify.crossing import LARGE_BYTES, beside_the_loop
 from tiltyard.verify.dynamic.growth_rule import CLEAR, Judged, Sample, Side, judge, noise_of
+from tiltyard.verify.found import without
 
 NAME = "growth"
 FLOOR_RUNS = 12
@@ -145,7 +146,7 @@ class GrowthMeter:
             await self._close()
             judged = await self._filled()
         except _WrongError as error:
-            return without(Gap.NOT_POSSIBLE, str(error))
+            return without(NAME, Gap.NOT_POSSIBLE, str(error))
         if judged.side is Side.WITHIN and self._contest.veil:
             unsure = replace(judged, side=Side.UNRESOLVED, excess=None, why=self._contest.veil)
             return _component(unsure, self._seed)
@@ -287,11 +288,6 @@ class GrowthMeter:
             climb.cut[side] = min(climb.cut.get(side, size), size)
         elif took.finished:
             climb.top[side] = max(climb.top[side], size)
-
-
-def without(gap: Gap, why: str) -> Component:
-    """Growth, not measured."""
-    return Component(name=NAME, raw=None, gap=gap, evidence=(Evidence(message=why),))
 
 
 def _finished(took: Took | None) -> float | None:

@@ -15,7 +15,7 @@ import structlog
 from tiltyard.core.errors import GraderError, SandboxError
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.task import ProgramSuite, Submission, Task
-from tiltyard.core.verdict import Component, Evidence, Gap
+from tiltyard.core.verdict import Component, Gap
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter
 from tiltyard.verify.dynamic import (
@@ -30,7 +30,7 @@ from tiltyard.verify.dynamic import (
 from tiltyard.verify.dynamic.bench import Bench, NotCountedError
 from tiltyard.verify.dynamic.memcheck import MemcheckMeter, Memchecks
 from tiltyard.verify.dynamic.program_bench import ProgramBench
-from tiltyard.verify.found import Found
+from tiltyard.verify.found import Found, without
 from tiltyard.verify.room import Room
 from tiltyard.verify.submission import take
 
@@ -44,7 +44,7 @@ class DynamicMeasures(Room):
         """`spec` is what solutions are measured under; one is measured at a time."""
         self._bench = Bench(provider, interpreter=interpreter, spec=spec)
         self._programs = ProgramBench(provider, spec=spec, python=interpreter.python)
-        self._memchecks = Memchecks(self._programs.runs, python=interpreter.python)
+        self._memchecks = Memchecks(self._programs)
         self._turn = asyncio.Lock()
         super().__init__(self._bench, self._programs)
 
@@ -60,7 +60,7 @@ class DynamicMeasures(Room):
         source, seed = taken.source, _seed(found)
         meters: list[tuple[Measure, Missing]] = []
         if checks.cost:
-            meters.append((self._cost(task, source, seed), cost.without))
+            meters.append((self._cost(task, source, seed), cost.unbilled))
         if checks.growth is not None:
             meters.append((self._growth(task, source, seed), _missing(growth.NAME)))
         if checks.leaks is not None:
@@ -110,7 +110,7 @@ def _seed(found: Found) -> int:
 
 def _missing(name: str) -> Missing:
     def missing(gap: Gap, why: str) -> tuple[Component, ...]:
-        return (Component(name=name, raw=None, gap=gap, evidence=(Evidence(message=why),)),)
+        return (without(name, gap, why),)
 
     return missing
 

@@ -11,7 +11,6 @@ program can easily do to it; what is refused is never worth anything. See docs/d
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 
 from tiltyard.core.errors import SandboxFileError
@@ -26,17 +25,17 @@ from tiltyard.verify.dynamic.memcheck_report import (
     ProcessReport,
     read_report,
 )
+from tiltyard.verify.dynamic.program_bench import NOT_BUILT, ProgramBench
 from tiltyard.verify.evidence import plain
 from tiltyard.verify.expected import Remembered, digest_of
+from tiltyard.verify.found import without
 from tiltyard.verify.provenance import suite_digest
-from tiltyard.verify.split.comparison import Comparison
 from tiltyard.verify.split.program_runs import (
     CAPTURED_BYTES_MAX,
     WORKSPACE,
     Built,
     NotBuilt,
     Printed,
-    ProgramRuns,
     run,
 )
 from tiltyard.verify.split.programs import judged
@@ -104,10 +103,10 @@ class _Reference:
 class Memchecks:
     """What measuring needs, and what is remembered of references."""
 
-    def __init__(self, runs: ProgramRuns, *, python: str) -> None:
-        """`runs` is open; `python` runs the checkers of tasks."""
-        self.runs = runs
-        self.comparison = Comparison(runs, python=python)
+    def __init__(self, bench: ProgramBench) -> None:
+        """`bench` is open."""
+        self.runs = bench.runs
+        self.comparison = bench.comparison
         self.references = Remembered[_Reference]()
 
 
@@ -127,10 +126,10 @@ class MemcheckMeter:
         key = digest_of(*(text.encode() for text in texts))
         reference = await self._shared.references.get(key, self._learn)
         if not reference.tallies:
-            return _missing(Gap.UNRESOLVED, reference.why)
+            return without(NAME, Gap.UNRESOLVED, reference.why)
         async with self._runs.built(self._task, self._source, self._suite) as built:
             if isinstance(built, NotBuilt):
-                return _missing(Gap.UNRESOLVED, "it was built before, and cannot be built again")
+                return without(NAME, Gap.NOT_POSSIBLE, NOT_BUILT)
             seen = await self._look(built, wanted=reference.tallies)
         return self._component(seen, reference.tallies)
 
@@ -209,7 +208,7 @@ class MemcheckMeter:
         """How it did not do under memcheck what it did without; empty when it did."""
         if printed.result.reason is Reason.WALL_TIMEOUT:
             return f"it did not end within {limit_s:.0f} s under memcheck"
-        compare = partial(self._shared.comparison.wrong, text_only=True)
+        compare = self._shared.comparison.wrong_again
         check = await judged(self._task, self._suite, case, printed, compare)
         if check.status is CheckStatus.PASSED:
             return ""
@@ -225,7 +224,7 @@ class MemcheckMeter:
         leaks.sort(key=lambda id_: -tallies[id_].worst.lost_bytes)
         if unseen and not leaks:
             worst = min(unseen, key=lambda id_: unseen[id_].gap is not Gap.NOT_POSSIBLE)
-            return _missing(unseen[worst].gap, f"case {worst}: {unseen[worst].why}")
+            return without(NAME, unseen[worst].gap, f"case {worst}: {unseen[worst].why}")
         evidence = [
             self._evidence(id_, tallies[id_], reference[id_]) for id_ in leaks[:CASES_SHOWN_MAX]
         ]
@@ -280,7 +279,3 @@ def _nothing_lost(tallies: Mapping[str, _Tally]) -> Evidence:
         value=float(reachable),
         unit="bytes",
     )
-
-
-def _missing(gap: Gap, why: str) -> Component:
-    return Component(name=NAME, raw=None, gap=gap, evidence=(Evidence(message=why),))

@@ -8,7 +8,7 @@ import random
 
 from tiltyard.core.task import ProgramCase, ProgramSuite, Task
 from tiltyard.core.verdict import Component, Gap
-from tiltyard.verify.dynamic.cost import WALL_EXTRA_S, Bill, CostMeter, without
+from tiltyard.verify.dynamic.cost import WALL_EXTRA_S, Bill, CostMeter, unbilled
 from tiltyard.verify.dynamic.program_bench import NOT_BUILT, Billed, Pair, ProgramBench
 from tiltyard.verify.split.program_runs import CAPTURED_BYTES_MAX
 
@@ -23,7 +23,7 @@ async def measure(
     """What a program costs. Raises `SandboxError` or `GraderError` when the fault is ours."""
     async with bench.pair(task, suite, source) as pair:
         if pair is None:
-            return without(Gap.NOT_POSSIBLE, NOT_BUILT)
+            return unbilled(Gap.NOT_POSSIBLE, NOT_BUILT)
         return await CostMeter(ProgramBills(bench, pair, seed=seed)).measure()
 
 

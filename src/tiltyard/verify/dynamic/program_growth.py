@@ -23,6 +23,7 @@ from tiltyard.core.verdict import Component, Gap
 from tiltyard.verify.dynamic import growth
 from tiltyard.verify.dynamic.bench import Bench, Generator
 from tiltyard.verify.dynamic.program_bench import NOT_BUILT, Billed, Pair, ProgramBench
+from tiltyard.verify.found import without
 
 STARTS = 5
 START_SHARE = 0.5
@@ -48,7 +49,7 @@ async def measure(
         bench.pair(task, suite, source) as pair,
     ):
         if pair is None:
-            return (growth.without(Gap.NOT_POSSIBLE, NOT_BUILT),)
+            return (without(growth.NAME, Gap.NOT_POSSIBLE, NOT_BUILT),)
         contest = ProgramContest(bench, pair, generator=generator, limits=limits)
         await contest.begin()
         return (await growth.GrowthMeter(contest, limits, seed=seed).measure(),)

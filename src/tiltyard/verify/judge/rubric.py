@@ -18,7 +18,7 @@ from tiltyard.core.errors import PolicyError
 from tiltyard.core.task import Submission, Task
 from tiltyard.core.verdict import Component, Evidence, Gap
 from tiltyard.verify.evidence import plain
-from tiltyard.verify.found import Found
+from tiltyard.verify.found import Found, without
 
 SHOWN_CHARACTERS_MAX = 60_000
 """Of all files together; a judge that sees a part is told so."""
@@ -122,4 +122,4 @@ def _component(scores: Mapping[str, float]) -> Component:
 
 
 def _gap(gap: Gap, words: str) -> Component:
-    return Component(name="judge", raw=None, gap=gap, evidence=(Evidence(message=plain(words)),))
+    return without("judge", gap, plain(words))
