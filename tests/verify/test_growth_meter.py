@@ -23,6 +23,8 @@ class Formulas:
     solution: Seconds
     veil: str = ""
     wrong_from: int = 1 << 40
+    dead_from: int = 1 << 40
+    """Both sides give no answer, such as for want of memory."""
     crosses_to: int = 1 << 40
     noise: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311
     sizes: list[int] = field(default_factory=list)
@@ -44,9 +46,12 @@ class Input:
         formula = self.of.solution if side == "solution" else self.of.reference
         took_s = formula(self.size) * self.of.noise.uniform(0.9, 1.1) + await self.floor_s()
         over = took_s > cut_s(LIMITS)
-        return Took(cpu_s=min(took_s, cut_s(LIMITS)), finished=not over, over=over)
+        finished = not over and self.size < self.of.dead_from
+        return Took(cpu_s=min(took_s, cut_s(LIMITS)), finished=finished, over=over)
 
     async def wrong(self) -> str:
+        if self.size >= self.of.dead_from:
+            return "ended: oom"
         return "7" if self.size >= self.of.wrong_from else ""
 
 
@@ -90,6 +95,10 @@ def test_what_does_not_cross_ends_the_climb() -> None:
     assert measured(contest).normalised == 1.0
     assert max(contest.sizes) > 80_000
     assert sum(size > 80_000 for size in contest.sizes) == 1
+
+
+def test_an_input_that_the_reference_dies_of_is_held_against_nobody() -> None:
+    assert measured(Formulas(linear, linear, dead_from=80_000)).normalised == 1.0
 
 
 def test_behind_a_veil_nothing_is_as_good_but_something_may_be_slower() -> None:

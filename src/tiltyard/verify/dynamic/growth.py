@@ -252,7 +252,8 @@ class GrowthMeter:
         return all((times[side] or 0.0) > least for side in sides)
 
     async def _sample(self, size: int, sides: list[str]) -> bool:
-        """Measures the sides on one new input; False when it may not cross.
+        """Measures the sides on one new input; False when it may not cross, or the reference dies
+        of it, so that there is nothing to compare with.
 
         Raises `_WrongError` where the answers differ.
         """
@@ -265,10 +266,10 @@ class GrowthMeter:
             took[side] = await turn.call(side)
             self._note(side, size, took[side])
         reference, solution = took.get("reference"), took.get("solution")
-        if solution is not None and not solution.over and (wrong := await turn.wrong()):
-            raise _WrongError(f"not the reference's answer at size {size}: {wrong}")
         if reference is not None and not reference.finished and not reference.over:
             return False
+        if solution is not None and not solution.over and (wrong := await turn.wrong()):
+            raise _WrongError(f"not the reference's answer at size {size}: {wrong}")
         self._climb.samples.append(
             Sample(
                 size=size,
