@@ -329,3 +329,14 @@ async def test_a_project_over_the_bounds_is_the_tasks_fault(verifier: Verifier) 
     near = replace(SUITE, base={"large": b"x" * (11 << 20)})
     verdict = await verifier.verify(repository(near), left({"solution.py": REFERENCE}))
     assert value_of(verdict) == 1.0, verdict
+
+
+@pytest.mark.slow
+@pytest.mark.long
+async def test_runs_that_starve_side_by_side_are_made_again_in_turn(verifier: Verifier) -> None:
+    """The answer's import takes most of the limit on one core; a second core helps no run."""
+    spin = b"import time\nend = time.process_time() + 2.5\nwhile time.process_time() < end: pass\n"
+    tests = "".join(f"def test_{n}():\n    assert f({n}) == {n}\n" for n in range(3))
+    task = repository(suite_of({"test_a.py": f"from solution import f\n{tests}"}), time_limit_s=2.0)
+    verdict = await verifier.verify(task, left({"solution.py": spin + SAME}))
+    assert value_of(verdict) == 1.0, verdict.checks

@@ -9,10 +9,11 @@ told in docs/decisions/0020.
 import asyncio
 import random
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
+from typing import Any
 
 from tiltyard.core.errors import GraderError, UnsoundTask
 from tiltyard.core.execution import SandboxSpec
@@ -122,30 +123,16 @@ class OverlayMode(Room):
     ) -> "_Heard":
         """The runs of one verification, side by side where there are cells for it.
 
-        What comes after one that died or lied, in the order of the plans, is not waited for.
+        Where one starves they are made again in turn: they share the machine's cores, and a time
+        limit is of a run that has them to itself.
         """
         # A copy, because others may add to it while the thread reads.
         plans = await asyncio.to_thread(self._drawn, known, frozenset(known.unsound))
-        heard: list[tuple[Plan, Report]] = []
-        try:
-            async with asyncio.TaskGroup() as group:
-                runs = [
-                    group.create_task(self._run(task, suite, tree, plan, len(known.ids)))
-                    for plan in plans
-                ]
-                for plan, run in zip(plans, runs, strict=True):
-                    report = await run
-                    heard.append((plan, report))
-                    if report.ended is not None or report.forged:
-                        # What it has not shown in the others it has not passed.
-                        rest = replace(report, results={}, collected=(), errors="", cpu_s=0.0)
-                        heard += [(other, rest) for other in plans[len(heard) :]]
-                        break
-                for run in runs:
-                    run.cancel()
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        return tuple(heard)
+        run = partial(self._run, task, suite, tree, tests=len(known.ids))
+        heard = await _listened(plans, run, at_once=len(plans))
+        if _starved(heard) is not None:
+            heard = await _listened(plans, run, at_once=1)
+        return heard
 
     def _drawn(self, known: Known, unsound: frozenset[Tried]) -> tuple[Plan, ...]:
         # What a test lets through once it lets through in other forms too.
@@ -191,6 +178,36 @@ class OverlayMode(Room):
 
 _Heard = tuple[tuple[Plan, Report], ...]
 """The runs of a verification that there were, with what was heard of each."""
+
+
+async def _listened(
+    plans: tuple[Plan, ...], run: Callable[[Plan], Coroutine[Any, Any, Report]], *, at_once: int
+) -> _Heard:
+    """Makes the runs. What comes after one that died or lied, in the order of the plans, is not
+    waited for."""
+    places = asyncio.Semaphore(at_once)
+
+    async def made(plan: Plan) -> Report:
+        async with places:
+            return await run(plan)
+
+    heard: list[tuple[Plan, Report]] = []
+    try:
+        async with asyncio.TaskGroup() as group:
+            runs = [group.create_task(made(plan)) for plan in plans]
+            for plan, each in zip(plans, runs, strict=True):
+                report = await each
+                heard.append((plan, report))
+                if report.ended is not None or report.forged:
+                    # What it has not shown in the others it has not passed.
+                    rest = replace(report, results={}, collected=(), errors="", cpu_s=0.0)
+                    heard += [(other, rest) for other in plans[len(heard) :]]
+                    break
+            for each in runs:
+                each.cancel()
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return tuple(heard)
 
 
 def test_files(suite: RepositorySuite) -> tuple[str, ...]:
