@@ -212,3 +212,24 @@ async def test_a_fault_of_the_task_is_none_of_the_solution(
     verdict = await verdict_on(verifier, task, PY_SET)
     assert components(verdict)["growth"].gap is Gap.INFRA
     assert {each.status for each in verdict.checks} == {CheckStatus.PASSED}
+
+
+@pytest.mark.parametrize(
+    "line", ["mkdir /tmp/input", "mkfifo /tmp/input", "rm -r /tmp; touch /tmp"]
+)
+async def test_what_its_build_left_is_no_fault_of_ours(verifier: Verifier, line: str) -> None:
+    """A build that runs what was submitted could leave no place for the input."""
+    makefile = "main:\n\tprintf '%s\\n' '#!/usr/bin/python3' '{}' >main; chmod 755 main\n"
+    reference = makefile.format(PY_SET.strip())
+    suite = replace(PYTHON, source="Makefile", build=("make",), run=("./main",))
+    given = growing(suite, reference)
+    odd = await verdict_on(verifier, given, f"{reference}\t{line}\n")
+    got = components(odd)["growth"]
+    assert got.gap is Gap.NOT_POSSIBLE, got.evidence
+    assert "leaves no place for its input" in got.evidence[0].message
+    whole = await verdict_on(
+        verifier, replace(given, reference=f"{reference}\t{line}\n"), reference
+    )
+    told = components(whole)["growth"]
+    assert told.gap is Gap.INFRA
+    assert "its reference leaves no place" in told.evidence[0].message

@@ -202,6 +202,17 @@ async def test_a_checker_may_read_nothing_but_text(verifier: Verifier) -> None:
         assert "not UTF-8" in verdict.checks[0].evidence
 
 
+GUARDED = """
+import json, sys
+output = open(sys.argv[3], errors="replace").read().strip()
+try:
+    {}
+except ValueError:
+    sys.exit(1)
+sys.exit(open(sys.argv[3], "rb").read() != open(sys.argv[2], "rb").read())
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "checker",
@@ -213,6 +224,11 @@ async def test_a_checker_may_read_nothing_but_text(verifier: Verifier) -> None:
         "def f(:",
         "import sys; int(open(sys.argv[3]).read())",
         "import sys; sys.exit(open(sys.argv[3]).read() != open(sys.argv[2]).read() and 3)",
+        GUARDED.format("json.loads(output)"),
+        GUARDED.format("[round(float(word)) for word in output.split()]"),
+        GUARDED.format("pass").replace(
+            "sys.exit(o", "output.isdigit() and int(output)\nsys.exit(o"
+        ),
     ],
 )
 async def test_a_checker_that_breaks_is_a_fault_of_ours(verifier: Verifier, checker: str) -> None:
@@ -222,11 +238,24 @@ async def test_a_checker_that_breaks_is_a_fault_of_ours(verifier: Verifier, chec
         assert verdict.outcome is Outcome.GRADER_FAULT, verdict
         assert value_of(verdict) is None
         assert "checker" in verdict.detail
+        assert verdict.task_unsound
+        assert not verdict.tamper
+
+
+async def test_an_answer_that_alone_breaks_the_checker_is_told(verifier: Verifier) -> None:
+    """What is not worth a 0 must not go unseen where nobody could foresee it."""
+    checker = CHECKER.replace("sys.exit(1)", "sys.exit(5 if output == b'odd\\n' else 1)")
+    given = program(replace(CHECKED, checker=checker))
+    assert value_of(await judged(verifier, RIGHT, given)) == 1.0
+    verdict = await judged(verifier, "print('odd')", given)
+    assert (verdict.outcome, value_of(verdict)) == (Outcome.GRADER_FAULT, None)
+    assert verdict.tamper == ("no reward, though the reference has one",)
+    assert not verdict.task_unsound
 
 
 COUNTS = """
 import sys
-output = open(sys.argv[3], errors="replace").read()
+output = open(sys.argv[3], errors="replace").read()[:9]
 number = int(output) if output.strip().isascii() and output.strip().isdigit() else 0
 counted = [bytearray(1 << 20) for _ in range(number)]
 sys.exit(len(counted) != 12)
@@ -252,6 +281,16 @@ async def test_no_output_gets_out_of_its_zero_by_being_too_much_for_the_checker(
         (replace(PYTHON, cases=()), "has no tests"),
         (replace(PYTHON, run=()), "no command"),
         (replace(PYTHON, source="../x"), "no plain file name"),
+        (replace(PYTHON, source="a\0b"), "no plain file name"),
+        (replace(PYTHON, source="\ud800"), "no plain file name"),
+        (replace(PYTHON, source="x" * 300), "no plain file name"),
+        (replace(PYTHON, build=("tr\0ue",)), "a command or an argument"),
+        (replace(PYTHON, cases=(replace(CASES[0], arguments=("\0",)),)), "or an argument has"),
+        (replace(PYTHON, cases=(replace(CASES[0], arguments=("\ud800",)),)), "or an argument has"),
+        (replace(PYTHON, cases=(replace(CASES[0], arguments=("x" * MIB,)),)), "or an argument has"),
+        (replace(PYTHON, cases=(replace(CASES[0], arguments=("x" * 200_000,)),)), "too long"),
+        (replace(PYTHON, float_tolerance=-1.0), "float_tolerance"),
+        (replace(PYTHON, float_tolerance=float("inf")), "float_tolerance"),
         (replace(PYTHON, cases=CASES[:1] * 2), "a case id twice"),
         (replace(PYTHON, checker=CHECKER), "a checker"),
         (replace(PYTHON, compare=CompareOutput.CHECKER), "a checker"),

@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from tiltyard.core.errors import SandboxFileError, UnsoundTask
 from tiltyard.core.execution import Reason, SandboxSpec
 from tiltyard.core.task import ProgramCase, ProgramSuite, Task
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.supervised import Sandbox
 from tiltyard.verify.dynamic.bench import NotCountedError, Watch
+from tiltyard.verify.evidence import plain
 from tiltyard.verify.room import Room
 from tiltyard.verify.split.comparison import Comparison
 from tiltyard.verify.split.program_runs import (
@@ -30,6 +32,15 @@ NOT_BUILT = "it could not be built when it was to be measured"
 INPUT = "/tmp/input"  # noqa: S108 - in the program's own sandbox
 BY_FILES = ("/bin/sh", "-c", f'exec "$@" <"$0" >{OUTPUT}', INPUT)
 OUT_OF_TIME = frozenset({Reason.WALL_TIMEOUT, Reason.CPU_TIMEOUT})
+
+
+class NoInputError(Exception):
+    """What was built leaves no place for its input, such as a directory where the file would be.
+    The message goes on from "it"."""
+
+    def __init__(self, built: Built, why: str) -> None:
+        super().__init__(f"leaves no place for its input: {plain(why)}")
+        self.built = built
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +65,12 @@ class Pair:
     suite: ProgramSuite
     built: dict[str, Built]
     """Of `reference` and `solution`."""
+
+    def blamed(self, error: NoInputError) -> str:
+        """What is wrong with the solution. Raises `UnsoundTask` where it is the reference."""
+        if error.built is self.built["reference"]:
+            raise UnsoundTask(f"task {self.task.id}: its reference {error}") from None
+        return f"it {error}"
 
 
 class ProgramBench(Room):
@@ -95,11 +112,14 @@ class ProgramBench(Room):
     ) -> Billed:
         """Runs a program on a case's input. `by_files`: which, like its output, is in a file.
 
-        Raises `SandboxError`, and `NotCountedError` where nothing can be billed.
+        Raises `SandboxError`, `NoInputError`, and `NotCountedError` where nothing can be billed.
         """
         async with self.runs.sandbox(built.spec) as sandbox:
             if by_files:
-                await sandbox.write(INPUT, case.stdin)
+                try:
+                    await sandbox.write(INPUT, case.stdin)
+                except SandboxFileError as error:  # by what its build left there
+                    raise NoInputError(built, str(error)) from None
             since_s = sandbox.usage().cpu_s
             if since_s is None:
                 raise NotCountedError(

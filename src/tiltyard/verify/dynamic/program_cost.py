@@ -9,7 +9,13 @@ import random
 from tiltyard.core.task import ProgramCase, ProgramSuite, Task
 from tiltyard.core.verdict import Component, Gap
 from tiltyard.verify.dynamic.cost import WALL_EXTRA_S, Bill, CostMeter, unbilled
-from tiltyard.verify.dynamic.program_bench import NOT_BUILT, Billed, Pair, ProgramBench
+from tiltyard.verify.dynamic.program_bench import (
+    NOT_BUILT,
+    Billed,
+    NoInputError,
+    Pair,
+    ProgramBench,
+)
 from tiltyard.verify.split.program_runs import CAPTURED_BYTES_MAX
 
 CASES_MAX = 20
@@ -24,7 +30,10 @@ async def measure(
     async with bench.pair(task, suite, source) as pair:
         if pair is None:
             return unbilled(Gap.NOT_POSSIBLE, NOT_BUILT)
-        return await CostMeter(ProgramBills(bench, pair, seed=seed)).measure()
+        try:
+            return await CostMeter(ProgramBills(bench, pair, seed=seed)).measure()
+        except NoInputError as error:
+            return unbilled(Gap.NOT_POSSIBLE, pair.blamed(error))
 
 
 class ProgramBills:

@@ -22,7 +22,13 @@ from tiltyard.core.task import ProgramCase, ProgramSuite, Task
 from tiltyard.core.verdict import Component, Gap
 from tiltyard.verify.dynamic import growth
 from tiltyard.verify.dynamic.bench import Bench, Generator
-from tiltyard.verify.dynamic.program_bench import NOT_BUILT, Billed, Pair, ProgramBench
+from tiltyard.verify.dynamic.program_bench import (
+    NOT_BUILT,
+    Billed,
+    NoInputError,
+    Pair,
+    ProgramBench,
+)
 from tiltyard.verify.found import without
 
 STARTS = 5
@@ -51,8 +57,11 @@ async def measure(
         if pair is None:
             return (without(growth.NAME, Gap.NOT_POSSIBLE, NOT_BUILT),)
         contest = ProgramContest(bench, pair, generator=generator, limits=limits)
-        await contest.begin()
-        return (await growth.GrowthMeter(contest, limits, seed=seed).measure(),)
+        try:
+            await contest.begin()
+            return (await growth.GrowthMeter(contest, limits, seed=seed).measure(),)
+        except NoInputError as error:
+            return (without(growth.NAME, Gap.NOT_POSSIBLE, pair.blamed(error)),)
 
 
 class ProgramContest:

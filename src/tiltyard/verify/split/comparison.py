@@ -5,7 +5,7 @@ A checker runs in a sandbox of its own, which no solution enters.
 
 import asyncio
 
-from tiltyard.core.errors import GraderError, UnsoundTask
+from tiltyard.core.errors import UnscoredAnswer, UnsoundTask
 from tiltyard.core.execution import Reason
 from tiltyard.core.task import CompareOutput, ProgramCase, ProgramSuite, Task
 from tiltyard.verify.evidence import plain
@@ -15,6 +15,14 @@ from tiltyard.verify.split.program_runs import WORKSPACE, ProgramRuns, run
 CHECKER_S = 20.0
 STARVED = frozenset({Reason.WALL_TIMEOUT, Reason.CPU_TIMEOUT, Reason.OOM})
 """Ends that an output can bring a checker to by its mere size, such as a number to count up to."""
+TRIED = (
+    *(b"", b"\n", b"\xff\x00", b"no number\n"),
+    b"nan inf -inf 1e999\n",  # numbers for `float` that no `int` and no `round` takes
+    "\N{SUPERSCRIPT TWO}\n".encode(),  # a digit for `str.isdigit`, and no number for `int`
+    b"9" * 5_000,  # more digits than `int` takes
+    b"[" * 20_000,  # deeper than a reader of JSON goes
+)
+"""Outputs that break checkers which were not written for them."""
 CHECKER_FAULT = 70
 RUN_CHECKER = f"""
 import runpy, sys, traceback
@@ -42,7 +50,8 @@ class Comparison:
         """What is not as the case expects; None when nothing is.
 
         With `text_only` the checker is asked about UTF-8 only, and all else is a wrong answer.
-        Raises `GraderError`, or `SandboxError` when the fault is ours.
+        Raises `UnscoredAnswer` where the checker breaks on this output, `UnsoundTask` where it
+        does on what is expected, or `SandboxError` when the fault is ours.
         """
         if suite.compare is not CompareOutput.CHECKER:
             return await asyncio.to_thread(
@@ -50,7 +59,13 @@ class Comparison:
             )
         if text_only and not _is_text(got):
             return "its output is not UTF-8, and the checker reads text"
-        return await self._refused(task, suite, case, got)
+        try:
+            return await self._refused(task, suite, case, got)
+        except UnsoundTask as error:
+            if got == case.expected:
+                raise
+            # Breaking the checker must not be a way out of a 0 that nobody sees.
+            raise UnscoredAnswer(str(error)) from None
 
     async def wrong_again(
         self, task: Task, suite: ProgramSuite, case: ProgramCase, got: bytes
@@ -79,7 +94,7 @@ class Comparison:
     async def _refused(
         self, task: Task, suite: ProgramSuite, case: ProgramCase, got: bytes
     ) -> str | None:
-        """Asks the checker; why it refuses, or None. Raises `GraderError` when it does neither."""
+        """Asks the checker; why it refuses, or None. Raises `UnsoundTask` when it does neither."""
         async with self._runs.sandbox(self._runs.spec) as sandbox:
             texts = {"input": case.stdin, "expected": case.expected, "output": got}
             for name, text in texts.items():
@@ -96,7 +111,7 @@ class Comparison:
             # With the reference's output it did get through, so it is this one's doing.
             return f"the checker did not get through with it ({result.reason})"
         ended = f"exited with {result.exit_code}" if result.reason is Reason.EXIT else result.reason
-        raise GraderError(
+        raise UnsoundTask(
             f"task {task.id}: its checker {ended} on the output of case {case.id}: "
             f"{plain(result.stderr.text.strip()[-300:])}"
         )
@@ -105,7 +120,7 @@ class Comparison:
         """Shows the checker outputs that a solution may come up with; whether it reads only text.
 
         It may break on what is not UTF-8, as a program that opens a file as text does, and is then
-        never shown such a thing. All else it must stand. Raises `GraderError`: better for all
+        never shown such a thing. All else it must stand. Raises `UnsoundTask`: better for all
         submissions than for the one that prints such a thing.
         """
         if suite.compare is not CompareOutput.CHECKER:
@@ -113,12 +128,13 @@ class Comparison:
         text_only = False
         case = suite.cases[0]
         half = case.expected[: len(case.expected) // 2]
-        for got in (b"", b"\n", b"\xff\x00", b"no number\n", half, case.expected * 2):
+        for got in (*TRIED, half, case.expected * 2):
             try:
                 await self._refused(task, suite, case, got)
-            except GraderError:
+            except UnsoundTask as error:
                 if _is_text(got):
-                    raise
+                    tried = plain(repr(got[:20])[1:])
+                    raise UnsoundTask(f"{error}; it was tried with the output {tried}") from None
                 text_only = True
         return text_only
 

@@ -12,7 +12,7 @@ from functools import partial, reduce
 from types import MappingProxyType
 
 from tiltyard.core.checks import Inputs
-from tiltyard.core.errors import GraderError, SandboxDied, UnsoundTask
+from tiltyard.core.errors import GraderError, SandboxDied, UnscoredAnswer, UnsoundTask
 from tiltyard.core.execution import SandboxSpec
 from tiltyard.core.task import (
     CallSuite,
@@ -213,7 +213,10 @@ class SplitMode(Room):
 
     async def _checked_programs(self, task: Task, suite: ProgramSuite) -> Checked:
         """Builds and runs the reference, and tries the checker. Raises `GraderError`."""
-        checks, _ = await self._programs.judge(task, task.reference.encode(), suite)
+        try:
+            checks, _ = await self._programs.judge(task, task.reference.encode(), suite)
+        except UnscoredAnswer as error:
+            raise UnsoundTask(str(error)) from None  # the answer is the task's own
         ids = _passed_ids(task, checks)
         return Checked(ids=ids, text_only=await self._programs.try_checker(task, suite))
 

@@ -68,6 +68,8 @@ class Printed:
     def words(self) -> str:
         """How it ended and the last that it said, for evidence."""
         result = self.result
+        if result.reason is Reason.START_FAILED:
+            return f"cannot be started: {plain_lines(result.detail)}"
         if result.reason is Reason.SIGNAL:
             ended = f"ended by signal {result.signal}"
         elif result.reason is Reason.EXIT:

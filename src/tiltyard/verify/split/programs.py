@@ -5,12 +5,13 @@ in a sandbox that no solution enters.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from tiltyard.core.errors import UnsoundTask
-from tiltyard.core.execution import ExecResult, Reason, SandboxSpec
+from tiltyard.core.execution import MIB, ExecResult, Reason, SandboxSpec
 from tiltyard.core.task import CompareOutput, ProgramCase, ProgramSuite, Task
 from tiltyard.core.verdict import Check, CheckStatus
 from tiltyard.sandbox.pool import Provider
@@ -28,6 +29,9 @@ from tiltyard.verify.split.program_runs import (
 
 TIMEOUTS_MAX = 3
 """After so many cases that ran out of time the others are not tried: each costs its whole time."""
+NAME_BYTES_MAX = 255
+COMMAND_BYTES_MAX = MIB
+"""With an input it fits into one request to a sandbox."""
 Compare = Callable[[Task, ProgramSuite, ProgramCase, bytes], Awaitable[str | None]]
 """What is wrong with an output of a case; None for nothing."""
 
@@ -148,8 +152,13 @@ def _problem(suite: ProgramSuite, fresh: Sequence[ProgramCase]) -> str:
         return "it has no tests: give it at least one case"
     if not suite.run:
         return "it has no command to run"
-    if "/" in suite.source or suite.source in {"", ".", ".."}:
-        return f"{suite.source!r} is no plain file name"
+    if "/" in suite.source or suite.source in {"", ".", ".."} or not _can_name(suite.source):
+        return f"{suite.source[:NAME_BYTES_MAX]!r} is no plain file name"
+    commands = (suite.build, *((*suite.run, *case.arguments) for case in suite.cases))
+    if not all(map(_can_be_run, commands)):
+        return f"a command or an argument has a NUL, is no text or over {COMMAND_BYTES_MAX} bytes"
+    if not (math.isfinite(suite.float_tolerance) and suite.float_tolerance >= 0):
+        return f"a float_tolerance of {suite.float_tolerance} is none"
     if (suite.checker is None) == (suite.compare is CompareOutput.CHECKER):
         return "it needs a checker to compare by one, and only then"
     ids = [case.id for case in (*suite.cases, *fresh)]
@@ -158,6 +167,19 @@ def _problem(suite: ProgramSuite, fresh: Sequence[ProgramCase]) -> str:
     if any(len(case.stdin) > STDIN_BYTES_MAX for case in suite.cases):
         return f"a case has more than {STDIN_BYTES_MAX} bytes of input"
     return ""
+
+
+def _can_name(name: str) -> bool:
+    return _can_be_run((name,)) and len(name.encode()) <= NAME_BYTES_MAX
+
+
+def _can_be_run(words: Sequence[str]) -> bool:
+    """Whether a command can be asked for; whether the kernel takes it is seen when it is run."""
+    try:
+        text = "".join(words).encode()
+    except UnicodeEncodeError:  # a half of a surrogate pair
+        return False
+    return b"\0" not in text and len(text) <= COMMAND_BYTES_MAX
 
 
 def _check(case: ProgramCase, status: CheckStatus, evidence: str) -> Check:
