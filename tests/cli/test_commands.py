@@ -82,7 +82,7 @@ def test_a_place_that_cannot_hold_a_run_is_named(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("verify", "closed", "open"), "'closed' is not readable"),
+        (("verify", "closed", "open"), "closed cannot be read: Permission denied"),
         (("verify", "open", "closed"), "'closed' is not readable"),
         (("verify", "open", "open", "--weights", "file.jsonl"), "'file.jsonl' is not readable"),
         (("check", "file.jsonl"), "file.jsonl cannot be read: Permission denied"),

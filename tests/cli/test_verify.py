@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tasks.directories import FUNCTION, SCRIPT, lay
-from tiltyard.cli.verify import document, exit_code
+from tiltyard.cli.verify import document, exit_code, not_run, unpaid
 from tiltyard.core.verdict import (
     Check,
     CheckStatus,
@@ -23,11 +23,15 @@ from tiltyard.core.verdict import (
     Reward,
     Verdict,
 )
+from tiltyard.core.weights import ComponentWeight, Weights
+from tiltyard.tasks.catalog import load_task
+from tiltyard.tasks.submissions import read_submission
 from tiltyard.verify.reward import reward_of
 
 Tiltyard = Callable[..., "subprocess.CompletedProcess[str]"]
 RIGHT = {"solution.py": FUNCTION["solution/solution.py"]}
 WRONG = {"solution.py": "def add(a, b):\n    return 12\n\n\ndef srt(xs):\n    return xs\n"}
+EXAMPLES = Path(__file__).parents[2] / "examples" / "tasks.jsonl"
 KEYS = ["outcome", "reward", "tamper", "checks", "evidence", "versions"]
 
 
@@ -70,6 +74,12 @@ class TestTheCommand:
         assert "test_hidden.py:11" in done.stdout
         assert "tamper: ships a file that configures test runs: conftest.py" in done.stdout
         assert "reward 0: " in done.stdout
+
+    def test_a_task_of_a_file_is_named_by_its_id(self, tiltyard: Tiltyard, tmp_path: Path) -> None:
+        answer_file = tmp_path / "answer.py"
+        answer_file.write_text("def mean(xs):\n    return sum(xs) / len(xs) if xs else None\n")
+        done = tiltyard("verify", EXAMPLES, answer_file, "--id", "mean", "--json")
+        assert (done.returncode, answer(done)["reward"]) == (0, 1.0), done.stderr
 
     def test_one_file_is_a_submission(self, tiltyard: Tiltyard, task: Path, tmp_path: Path) -> None:
         (tmp_path / "my_answer.txt").write_text(RIGHT["solution.py"])
@@ -212,6 +222,25 @@ FAILED = (*PASSED, Check(id="b", status=CheckStatus.TIMEOUT, evidence="slow"))
 )
 def test_the_exit_code_of_each_outcome(verdict: Verdict, code: int) -> None:
     assert exit_code(verdict, reward_of(verdict)) == code
+
+
+def test_a_poor_measure_that_nobody_pays_for_is_named() -> None:
+    growth = Component(name="growth", raw=1.0, unit="powers", normalised=0.3)
+    good = Component(name="leaks", raw=0.0, unit="bytes", normalised=1.0)
+    right = Verdict(outcome=Outcome.GRADED, checks=PASSED, components=(growth, good))
+    assert unpaid(right, reward_of(right)) == "measured, but no weight pays for: growth"
+    paying = Weights(components={"growth": ComponentWeight(weight=0.1)})
+    assert unpaid(right, reward_of(right, paying)) == ""
+    wrong = Verdict(outcome=Outcome.GRADED, checks=FAILED, components=(growth,))
+    assert unpaid(wrong, reward_of(wrong)) == ""
+
+
+def test_the_script_that_solves_is_not_run(tmp_path: Path) -> None:
+    solving = {"solution/solve.sh": "echo hello > out.txt\n"}
+    lay(tmp_path / "harbor", SCRIPT, solving, {"left/out.txt": "hello"})
+    task = load_task(str(tmp_path / "harbor"))
+    assert "is never run" in not_run(task, read_submission(tmp_path / "harbor/solution", task))
+    assert not_run(task, read_submission(tmp_path / "harbor/left", task)) == ""
 
 
 def test_all_evidence_is_in_the_document() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tiltyard.core.errors import TaskError
 from tiltyard.core.task import Split
-from tiltyard.tasks.catalog import COUNT_MAX, SEED_MAX, load_tasks
+from tiltyard.tasks.catalog import COUNT_MAX, SEED_MAX, load_task, load_tasks
 from tiltyard.tasks.files import write_tasks
 from tiltyard.tasks.repair import TRAINED_FAMILIES, UNSEEN_FAMILIES
 
@@ -61,6 +61,18 @@ def test_families_are_chosen_by_name_or_as_a_set() -> None:
     assert {task.family for task in two} == {"clamp", "votes"}
     unseen = load_tasks("repair?families=unseen&count=200")
     assert {task.family for task in unseen} == set(UNSEEN_FAMILIES)
+
+
+def test_one_task_is_named_by_itself_or_by_its_id(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    first, second = load_tasks("repair?count=2")
+    write_tasks(path, (first, second))
+    assert load_task(str(path), second.id) == second
+    assert load_task("repair?count=1") == first
+    with pytest.raises(TaskError, match=f"2 tasks, and one is wanted.*--id {first.id}"):
+        load_task(str(path))
+    with pytest.raises(TaskError, match="no task with the id 'other'"):
+        load_task(str(path), "other")
 
 
 def test_a_path_is_a_file(tmp_path: Path) -> None:

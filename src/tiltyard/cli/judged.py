@@ -16,7 +16,7 @@ CHECKS_SHOWN_MAX = 200
 SIGNS_SHOWN_MAX = 5
 WORDS_SHOWN_MAX = 300
 """Characters of a reason or of a sign of tampering."""
-COLUMNS = ("check", "", "evidence")
+COLUMNS = ("check", "status", "evidence")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -235,7 +235,12 @@ def redteam(
 @app.command(epilog="Example: tiltyard verify examples/sums examples/sums/solution")
 def verify(
     task: Annotated[
-        Path, typer.Argument(metavar="TASK", help="A task directory; see docs/tasks.md.")
+        str,
+        typer.Argument(
+            metavar="TASK",
+            help="A task directory, a .jsonl file or a pack, with [bold]--id[/bold] where it has "
+            "several tasks.",
+        ),
     ],
     submission: Annotated[
         Path,
@@ -243,6 +248,9 @@ def verify(
             metavar="SUBMISSION", help="What an agent left: its directory, or its one file."
         ),
     ],
+    task_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="Which of several tasks.")
+    ] = None,
     weights: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="What rewards are made of, in TOML: docs/rewards.md."),
@@ -263,6 +271,7 @@ def verify(
 
     options = VerifyOptions(
         task=task,
+        id=task_id,
         submission=submission,
         weights=weights,
         seed=seed,

@@ -29,11 +29,11 @@ from tiltyard.cli.plain import json_tree, shown
 from tiltyard.cli.progress import phases
 from tiltyard.cli.tables import print_table
 from tiltyard.config import Settings
-from tiltyard.core.task import Submission, Task
+from tiltyard.core.task import ScriptSuite, Submission, Task
 from tiltyard.core.verdict import CheckStatus, Component, Gap, Outcome, Reward, Verdict
 from tiltyard.core.weights import UNWEIGHTED
 from tiltyard.store.codec import SCHEMA
-from tiltyard.tasks.directory import read_directory
+from tiltyard.tasks.catalog import load_task
 from tiltyard.tasks.submissions import read_submission
 from tiltyard.verify.judge.rubric import Judge
 from tiltyard.verify.reward import reward_of
@@ -48,7 +48,10 @@ EVIDENCE_SHOWN_MAX = 20
 class VerifyOptions:
     """What the user asked for."""
 
-    task: Path
+    task: str
+    """What names it, as for `check`."""
+    id: str | None
+    """Which task, where `task` names several; None: it names one."""
     submission: Path
     weights: Path | None
     """A TOML file; None: the task's own weights, if it has any."""
@@ -62,12 +65,12 @@ class VerifyOptions:
 async def verify(options: VerifyOptions, settings: Settings) -> int:
     """Judges what lies at a path, prints what was found and returns the exit code.
 
-    Raises TaskError for a bad task directory, and UsageError where there is no submission, for
-    weights that cannot be read and for a judge that is none.
+    Raises TaskError for a bad task and for none or several, and UsageError where there is no
+    submission, for weights that cannot be read and for a judge that is none.
     """
     weights = options.weights
     weighting = UNWEIGHTED if weights is None else await asyncio.to_thread(read_weights, weights)
-    task = await asyncio.to_thread(read_directory, options.task)
+    task = await asyncio.to_thread(load_task, options.task, options.id)
     submission = await asyncio.to_thread(read_submission, options.submission, task)
     async with open_judge(options.judge, api_key=settings.openai_api_key) as judge:
         verdict = await _verdict(task, submission, judge, options)
@@ -75,7 +78,11 @@ async def verify(options: VerifyOptions, settings: Settings) -> int:
     if options.as_json:
         print(json.dumps(document(verdict, reward), indent=2))  # noqa: T201 - the command's output
     else:
-        _print(task, verdict, reward, Console(highlight=False, markup=False))
+        console = Console(highlight=False, markup=False)
+        _print(task, verdict, reward, console)
+        for words in (unpaid(verdict, reward), not_run(task, submission)):
+            if words:
+                console.print(shown(words, "yellow"), soft_wrap=True)
     return exit_code(verdict, reward)
 
 
@@ -126,6 +133,31 @@ def document(verdict: Verdict, reward: Reward) -> Mapping[str, object]:
     return tree
 
 
+def unpaid(verdict: Verdict, reward: Reward) -> str:
+    """Which measures found something that the reward does not hold against the answer.
+
+    Nothing ("") where no right answer was measured: there the tests say it all.
+    """
+    if reward.value != FULL:
+        return ""
+    names = [
+        each.name
+        for each in verdict.components
+        if each.normalised is not None and each.normalised < FULL and each.name not in reward.parts
+    ]
+    return f"measured, but no weight pays for: {', '.join(names)}" if names else ""
+
+
+def not_run(task: Task, submission: Submission) -> str:
+    """That a script which would make the answer was not run; "" where there is none."""
+    suite = task.hidden
+    if not isinstance(suite, ScriptSuite) or suite.solve is None:
+        return ""
+    if submission.files.get("solve.sh") != suite.solve:
+        return ""
+    return "solve.sh of a submission is never run; `tiltyard check` runs the task's own"
+
+
 def versions(verdict: Verdict) -> Mapping[str, object]:
     """All that the verdict depends on beside the submission."""
     known = verdict.provenance
@@ -161,7 +193,7 @@ def _print(task: Task, verdict: Verdict, reward: Reward, console: Console) -> No
         if more := checks_left_out(verdict):
             console.print(f"the first {CHECKS_SHOWN_MAX}, and {more} more; --json lists all")
     if verdict.components:
-        names = ("measure", "raw", "of the best", "evidence")
+        names = ("measure", "raw", "share", "evidence")
         print_table(console, names, _component_rows(verdict), title="Measures")
     lost = [each.name for each in verdict.components if each.gap is Gap.INFRA]
     if lost:

@@ -52,6 +52,28 @@ def load_tasks(text: str) -> Sequence[Task]:
         ) from error
 
 
+def load_task(text: str, id_: str | None = None) -> Task:
+    """The one task that `text` names; of several, the one with the id `id_`.
+
+    Raises TaskError as `load_tasks` does, and when that leaves no task or more than one.
+    """
+    tasks = load_tasks(text)
+    if id_ is None:
+        if len(tasks) == 1:
+            return tasks[0]
+        raise TaskError(
+            f"{text[:200]} has {len(tasks)} tasks, and one is wanted.",
+            fix=f"Say which by its id, for example --id {tasks[0].id}.",
+        )
+    for task in tasks:
+        if task.id == id_:
+            return task
+    raise TaskError(
+        f"{text[:200]} has no task with the id {id_[:200]!r}.",
+        fix=f"Its first is {tasks[0].id}.",
+    )
+
+
 def _loaded(text: str) -> Sequence[Task]:
     if text.endswith(".jsonl") or "/" in text:
         return read_directories(Path(text)) if Path(text).is_dir() else read_tasks(Path(text))

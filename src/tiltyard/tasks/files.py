@@ -37,7 +37,9 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
     """
     try:
         if not path.is_file():
-            raise TaskError(f"{path} is not a file.", fix="Give the path of a .jsonl file.")
+            raise TaskError(
+                f"{path} is not a file.", fix="Give the path of a .jsonl file or of a task."
+            )
         with path.open("rb") as stream:
             return _read(stream, str(path))
     except OSError as error:
