@@ -2,6 +2,7 @@
 
 import ast
 import random
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -252,6 +253,48 @@ def test_a_value_that_is_computed_is_written_out_and_changed() -> None:
         assert each.true is true
         assert text_of(file, each).startswith("def test_x():\n    assert f([2, 1]) == [")
         assert text_of(file, each) != text_of(file, true)
+
+
+@pytest.mark.parametrize(
+    "expected",
+    ["int(time.time())", "date.today().year", "hash('a')", "datetime.now().isoformat()"],
+)
+def test_what_another_moment_or_process_changes_is_not_written_out(expected: str) -> None:
+    said = "import time\nfrom datetime import date, datetime\n"
+    assert copies(said + body(f"assert f(1) == {expected}"), Kind.WRITTEN) == []
+
+
+@pytest.mark.parametrize(
+    ("checker", "near"),
+    [
+        ("assert one == two", True),
+        ("return one == two", True),
+        ("assert abs(one - two) < 50", False),
+        ("assert one.lower() == two", False),
+    ],
+)
+def test_only_what_compares_loosely_gets_numbers_far_away(checker: str, near: bool) -> None:
+    test = f"def same(one, two):\n    {checker}\n\n\n{body('assert same(f(1), 22)')}"
+    found = copies(test, Kind.LITERAL)
+    assert found
+    for copy in found:
+        (number,) = re.findall(r"(-?[0-9]+)\)$", copy.strip())
+        assert (abs(int(number)) < 100) == near, copy
+
+
+@pytest.mark.parametrize(
+    ("wanted", "near"),
+    [
+        ("pytest.approx(2.25)", True),
+        ("[pytest.approx(2.25)]", True),
+        ("pytest.approx(2.25, abs=0.5)", False),
+    ],
+)
+def test_a_tolerance_keeps_false_numbers_out_of_its_reach(wanted: str, near: bool) -> None:
+    found = copies(body(f"assert f(1) == {wanted}"), Kind.LITERAL)
+    assert found
+    for copy in found:
+        assert (float(re.findall(r"approx\(([0-9.]+)", copy)[0]) < 10) == near, copy
 
 
 def test_names_say_nothing_and_lines_stay_known() -> None:

@@ -40,6 +40,10 @@ from tiltyard.verify.provenance import suite_digest
 from tiltyard.verify.room import Room
 from tiltyard.verify.shipping import shared, shipped
 
+SIDE_BY_SIDE_MAX = 2
+"""Runs at once. Sandboxes share the locks of the files that they share, and the machine's cores, so
+runs that live together can tell each other what their tests expect. Of two forms of a test that
+leaves open which is true; of three or four the one that is there twice is."""
 EXTRA_S = 2.0
 """Beside the tests themselves: laying the tree down and pytest's own start on a busy machine."""
 DRAWS_MAX = 3
@@ -121,18 +125,21 @@ class OverlayMode(Room):
     async def _heard(
         self, task: Task, suite: RepositorySuite, tree: Mapping[str, bytes], known: Known
     ) -> "_Heard":
-        """The runs of one verification, side by side where there are cells for it.
+        """The runs of one verification: two side by side, more of them one after another.
 
         What comes after one that died or lied, in the order of the plans, is not waited for.
         """
         plans = await asyncio.to_thread(self._drawn, known)
         heard: list[tuple[Plan, Report]] = []
+        places = asyncio.Semaphore(1 if len(plans) > SIDE_BY_SIDE_MAX else len(plans))
+
+        async def run_of(plan: Plan) -> Report:
+            async with places:
+                return await self._run(task, suite, tree, plan, len(known.ids))
+
         try:
             async with asyncio.TaskGroup() as group:
-                runs = [
-                    group.create_task(self._run(task, suite, tree, plan, len(known.ids)))
-                    for plan in plans
-                ]
+                runs = [group.create_task(run_of(plan)) for plan in plans]
                 for plan, run in zip(plans, runs, strict=True):
                     report = await run
                     heard.append((plan, report))
