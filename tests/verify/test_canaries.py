@@ -107,6 +107,23 @@ def test_tables_are_changed_row_by_row_and_never_for_others() -> None:
         assert sum(want not in (10, 20) for _, want in rows) == 1
 
 
+@pytest.mark.parametrize(
+    ("rest", "moved"),
+    [("", True), ("# CASES are few\n", False), ("def test_y():\n    assert CASES\n", False)],
+)
+def test_a_table_of_one_test_is_written_into_it(rest: str, moved: bool) -> None:
+    text = (
+        "CASES = ([\n    (1, 10),\n    (2, 'é'),\n]); n = 1\n"
+        "@pytest.mark.parametrize('n, want', CASES)\n"
+        f"def test_x(n, want):\n    assert f(n) == want\n{rest}"
+    )
+    (file,) = read({"tests/test_x.py": text.encode()}).values()
+    found = file.content.decode()
+    assert ("parametrize('n, want', [(1, 10), (2, 'é')])" in found) == moved
+    assert ("CASES" not in found) == moved
+    assert found.splitlines()[5] == "def test_x(n, want):"
+
+
 def test_trivial_values_take_the_place_of_what_is_expected() -> None:
     (copy,) = copies(body("assert f([2, 1]) == sorted([2, 1])"), Kind.TRIVIAL)
     assert copy == body("assert f([2, 1]) == []")

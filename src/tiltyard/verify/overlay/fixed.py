@@ -62,14 +62,15 @@ class Module:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     assigned[name].append(value)
         for name, values in assigned.items():
-            if len(values) == 1 and all(isinstance(each, _LITERAL) for each in ast.walk(values[0])):
+            if len(values) == 1 and all(isinstance(each, LITERAL) for each in ast.walk(values[0])):
                 self.constants[name] = values[0]
 
 
-_LITERAL = (
+LITERAL = (
     *(ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.unaryop),
     ast.expr_context,
 )
+"""Kinds of node that a value is made of which is written out."""
 
 
 def _only_equal(function: ast.FunctionDef) -> bool:
