@@ -2,6 +2,7 @@
 
 import ast
 import random
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -104,6 +105,23 @@ def test_tables_are_changed_row_by_row_and_never_for_others() -> None:
         rows = ast.literal_eval(decorator.args[1])
         assert [n for n, _ in rows] == [1, 2]
         assert sum(want not in (10, 20) for _, want in rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("rest", "moved"),
+    [("", True), ("# CASES are few\n", False), ("def test_y():\n    assert CASES\n", False)],
+)
+def test_a_table_of_one_test_is_written_into_it(rest: str, moved: bool) -> None:
+    text = (
+        "CASES = ([\n    (1, 10),\n    (2, 'é'),\n]); n = 1\n"
+        "@pytest.mark.parametrize('n, want', CASES)\n"
+        f"def test_x(n, want):\n    assert f(n) == want\n{rest}"
+    )
+    (file,) = read({"tests/test_x.py": text.encode()}).values()
+    found = file.content.decode()
+    assert ("parametrize('n, want', [(1, 10), (2, 'é')])" in found) == moved
+    assert ("CASES" not in found) == moved
+    assert found.splitlines()[5] == "def test_x(n, want):"
 
 
 def test_trivial_values_take_the_place_of_what_is_expected() -> None:
@@ -252,6 +270,48 @@ def test_a_value_that_is_computed_is_written_out_and_changed() -> None:
         assert each.true is true
         assert text_of(file, each).startswith("def test_x():\n    assert f([2, 1]) == [")
         assert text_of(file, each) != text_of(file, true)
+
+
+@pytest.mark.parametrize(
+    "expected",
+    ["int(time.time())", "date.today().year", "hash('a')", "datetime.now().isoformat()"],
+)
+def test_what_another_moment_or_process_changes_is_not_written_out(expected: str) -> None:
+    said = "import time\nfrom datetime import date, datetime\n"
+    assert copies(said + body(f"assert f(1) == {expected}"), Kind.WRITTEN) == []
+
+
+@pytest.mark.parametrize(
+    ("checker", "near"),
+    [
+        ("assert one == two", True),
+        ("return one == two", True),
+        ("assert abs(one - two) < 50", False),
+        ("assert one.lower() == two", False),
+    ],
+)
+def test_only_what_compares_loosely_gets_numbers_far_away(checker: str, near: bool) -> None:
+    test = f"def same(one, two):\n    {checker}\n\n\n{body('assert same(f(1), 22)')}"
+    found = copies(test, Kind.LITERAL)
+    assert found
+    for copy in found:
+        (number,) = re.findall(r"(-?[0-9]+)\)$", copy.strip())
+        assert (abs(int(number)) < 100) == near, copy
+
+
+@pytest.mark.parametrize(
+    ("wanted", "near"),
+    [
+        ("pytest.approx(2.25)", True),
+        ("[pytest.approx(2.25)]", True),
+        ("pytest.approx(2.25, abs=0.5)", False),
+    ],
+)
+def test_a_tolerance_keeps_false_numbers_out_of_its_reach(wanted: str, near: bool) -> None:
+    found = copies(body(f"assert f(1) == {wanted}"), Kind.LITERAL)
+    assert found
+    for copy in found:
+        assert (float(re.findall(r"approx\(([0-9.]+)", copy)[0]) < 10) == near, copy
 
 
 def test_names_say_nothing_and_lines_stay_known() -> None:

@@ -299,6 +299,27 @@ async def test_verdicts_at_once_do_not_mix(verifier: Verifier) -> None:
 SLOW = REFERENCE + b"\nimport time\ntime.sleep(0.3)\n"
 
 
+LOCKING = b"""
+import fcntl, os
+
+held = os.open(os.path.join(os.path.dirname(os.__file__), "antigravity.py"), os.O_RDONLY)
+fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def f(x):
+    return x
+"""
+
+
+async def test_more_than_two_runs_never_live_together(verifier: Verifier) -> None:
+    # Sandboxes share the machine's library files, and with them their locks: what three or four
+    # runs expect of one test could be put to the vote.
+    task = repository(suite_of({"test_x.py": f"from solution import f\n\n\n{ONE}"}))
+    for _ in range(3):
+        verdict = await verifier.verify(task, left({"solution.py": LOCKING}))
+        assert value_of(verdict) == 1.0, verdict
+
+
 @pytest.mark.slow
 async def test_a_lost_sandbox_is_tried_once_more(provider: NativeProvider) -> None:
     task = repository()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tiltyard.verify.overlay.fixed import Module, Origin, Scope, walk
+from tiltyard.verify.overlay.looks import like, other
 from tiltyard.verify.overlay.source import Edit, SourceFile, TestFunction, edited
 
 
@@ -58,9 +59,9 @@ class Canary:
         ]
         for node in rng.sample(constants, min(len(constants), _VARIANTS)):
             raw, end = value.encode(), node.end_col_offset or 0
-            new = repr(_other(node.value, rng, exact=self.exact)).encode()
-            other = (raw[: node.col_offset] + new + raw[end:]).decode()
-            yield replace(self._with(other), kind=Kind.LITERAL, true=true)
+            new = like(raw[node.col_offset : end], other(node.value, rng, exact=self.exact))
+            false = (raw[: node.col_offset] + new + raw[end:]).decode()
+            yield replace(self._with(false), kind=Kind.LITERAL, true=true)
 
     def _with(self, value: str) -> "Canary":
         return replace(self, edits=tuple(replace(each, text=value.encode()) for each in self.edits))
@@ -111,9 +112,13 @@ _PAIRS = (
     ("assertRegex", "assertNotRegex"),
 )
 _OPPOSITE = {one: other for a, b in _PAIRS for one, other in ((a, b), (b, a))}
+_PASSING = {
+    *("time", "now", "utcnow", "today", "localtime", "gmtime", "ctime", "strftime", "monotonic"),
+    *("perf_counter", "random", "secrets", "uuid", "hash", "id", "getpid", "get_ident", "environ"),
+    *("getenv", "getcwd", "cwd", "gethostname", "node", "gettempdir", "tempfile"),
+}
+"""What depends on the moment, the process or the machine."""
 _RAISES = {"raises", "assertRaises", "assertRaisesRegex"}
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_MANGLED = str.maketrans(f"{_LETTERS}0123456789", f"{_LETTERS[1:]}a1234567890")
 
 
 def canaries_of(file: SourceFile, module: Module, rng: random.Random) -> Iterator[Canary]:
@@ -167,16 +172,19 @@ def _falsehoods(
             start, end = file.span(site.error)
             said = file.text(site.error).decode()
             likely = _DISJOINT if said in _DISJOINT else OTHER_ERRORS
-            other = rng.choice([name for name in likely if name not in said])
-            yield Kind.EXCEPTION, [Edit(start=start, end=end, text=other.encode())], True
+            wrong = rng.choice([name for name in likely if name not in said])
+            yield Kind.EXCEPTION, [Edit(start=start, end=end, text=wrong.encode())], True
 
 
 def _computed(expected: ast.expr, scope: Scope) -> bool:
-    """Whether it calls something, itself or by what its names stand for."""
+    """Whether it calls something, itself or by what its names stand for, that says the same at
+    another time and in another process."""
     nodes = list(ast.walk(expected))
     for name in {each.id for each in nodes if isinstance(each, ast.Name)}:
         nodes += [one for each in scope.sources.get(name, ()) if each for one in ast.walk(each)]
-    return any(isinstance(each, ast.Call) for each in nodes)
+    named = {each.id for each in nodes if isinstance(each, ast.Name)}
+    named |= {each.attr for each in nodes if isinstance(each, ast.Attribute)}
+    return not named & _PASSING and any(isinstance(each, ast.Call) for each in nodes)
 
 
 def _leaves_early(node: ast.AST) -> bool:
@@ -280,14 +288,26 @@ def _call_sites(file: SourceFile, call: ast.Call, scope: Scope) -> Iterator[_Sit
         if name in _EQUAL:
             scope.checks.add(call)
             expected = _one_fixed(call.args[:2], scope)
-        yield _Site(expected=expected, negation=turned, exact=name != "assertAlmostEqual")
+        exact = name != "assertAlmostEqual" or _narrow(call, 2)
+        yield _Site(expected=expected, negation=turned, exact=exact)
+
+
+def _narrow(call: ast.Call, arguments: int) -> bool:
+    """Whether it is told no tolerance, and its own is too small for another number to be near."""
+    numbers = [
+        abs(each.value)
+        for each in ast.walk(call)
+        if isinstance(each, ast.Constant) and isinstance(each.value, int | float)
+    ]
+    small = all(each == 0 or 0.1 <= each < 100_000 for each in numbers)
+    return bool(numbers) and small and len(call.args) == arguments and not call.keywords
 
 
 def _expected(test: ast.expr, scope: Scope) -> tuple[tuple[ast.expr, ...], bool]:
     match test:
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
             approximate = any(
-                isinstance(each, ast.Call) and _called(each) == "approx"
+                isinstance(each, ast.Call) and _called(each) == "approx" and not _narrow(each, 1)
                 for side in (left, right)
                 for each in ast.walk(side)
             )
@@ -295,7 +315,7 @@ def _expected(test: ast.expr, scope: Scope) -> tuple[tuple[ast.expr, ...], bool]
         case ast.Call(func=func, args=args) if _checks(func, scope):
             scope.checks.add(test)
             fixed = tuple(each for each in args if scope.fixed(each))
-            return (fixed if len(fixed) < len(args) else ()), False
+            return (fixed if len(fixed) < len(args) else ()), _called(test) in scope.module.equal
         case _:
             return (), False
 
@@ -321,7 +341,7 @@ def _changed(
 ) -> list[Edit]:
     """The constant, and its equals in all that is expected, as another one."""
     old = origin.constant.value
-    new = repr(_other(old, rng, exact=exact)).encode()
+    value = other(old, rng, exact=exact)
     same = {
         file.span(each.via or each.constant): each
         for each in (*everywhere, origin)
@@ -329,7 +349,7 @@ def _changed(
     }
     edits: list[Edit] = []
     for (start, end), each in same.items():
-        text = new
+        text = new = like(file.text(each.constant), value)
         if each.via is not None and each.value is not None:
             inside = file.span(each.value)
             at = file.span(each.constant)
@@ -337,28 +357,6 @@ def _changed(
             text = b"(" + written + b")"
         edits.append(Edit(start=start, end=end, text=text))
     return edits
-
-
-def _other(old: object, rng: random.Random, *, exact: bool) -> object:
-    """A value of the same look that is not the old one; far from it where near ones may do."""
-    match old:
-        case bool():
-            return not old
-        case int():
-            near = old + rng.choice((-1, 1)) * rng.randint(1, 9)
-            return near if exact else old * rng.randint(3, 9) + rng.choice((-1, 1)) * 1000
-        case float():
-            return old * rng.randint(3, 9) + 17.5
-        case str():
-            at = rng.randrange(len(old)) if old else 0
-            mangled = old[:at] + old[at : at + 1].lower().translate(_MANGLED) + old[at + 1 :]
-            return mangled if mangled.lower() != old.lower() else f"{old}{rng.choice('abcdefgh')}"
-        case bytes():
-            return old + b"x"
-        case complex():
-            return old + 17
-        case _:
-            return rng.choice((0, False, ""))
 
 
 def _trivial(expected: ast.expr) -> tuple[bytes, ...]:

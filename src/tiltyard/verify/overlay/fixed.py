@@ -37,6 +37,12 @@ class Module:
         """Names of the standard library and of pytest."""
         self.checkers: set[str] = set()
         """Functions of the tests' own: a call of one in an assertion is a comparison."""
+        self.equal = {
+            node.name
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef) and _only_equal(node)
+        }
+        """Of them, those that compare for nothing but equality."""
         self.constants: dict[str, ast.expr] = {}
         assigned: dict[str, list[ast.expr]] = defaultdict(list)
         for node in tree.body:
@@ -56,14 +62,25 @@ class Module:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     assigned[name].append(value)
         for name, values in assigned.items():
-            if len(values) == 1 and all(isinstance(each, _LITERAL) for each in ast.walk(values[0])):
+            if len(values) == 1 and all(isinstance(each, LITERAL) for each in ast.walk(values[0])):
                 self.constants[name] = values[0]
 
 
-_LITERAL = (
+LITERAL = (
     *(ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.unaryop),
     ast.expr_context,
 )
+"""Kinds of node that a value is made of which is written out."""
+
+
+def _only_equal(function: ast.FunctionDef) -> bool:
+    nodes = [each for statement in function.body for each in ast.walk(statement)]
+    compared = [op for each in nodes if isinstance(each, ast.Compare) for op in each.ops]
+    return bool(compared) and not any(
+        isinstance(each, ast.Call | ast.BinOp | ast.With | ast.Try)
+        or (isinstance(each, ast.cmpop) and not isinstance(each, ast.Eq))
+        for each in nodes
+    )
 
 
 def _library(name: str) -> bool:

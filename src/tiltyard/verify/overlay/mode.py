@@ -41,6 +41,10 @@ from tiltyard.verify.provenance import suite_digest
 from tiltyard.verify.room import Room
 from tiltyard.verify.shipping import shared, shipped
 
+SIDE_BY_SIDE_MAX = 2
+"""Runs at once. Sandboxes share the locks of the files that they share, and the machine's cores, so
+runs that live together can tell each other what their tests expect. Of two forms of a test that
+leaves open which is true; of three or four the one that is there twice is."""
 EXTRA_S = 2.0
 """Beside the tests themselves: laying the tree down and pytest's own start on a busy machine."""
 DRAWS_MAX = 3
@@ -121,16 +125,17 @@ class OverlayMode(Room):
     async def _heard(
         self, task: Task, suite: RepositorySuite, tree: Mapping[str, bytes], known: Known
     ) -> "_Heard":
-        """The runs of one verification, side by side where there are cells for it.
+        """The runs of one verification: two side by side, more of them one after another.
 
-        Where one starves they are made again in turn: they share the machine's cores, and a time
-        limit is of a run that has them to itself.
+        Where one of two starves both are made again in turn: they share the machine's cores, and a
+        time limit is of a run that has them to itself.
         """
         # A copy, because others may add to it while the thread reads.
         plans = await asyncio.to_thread(self._drawn, known, frozenset(known.unsound))
         run = partial(self._run, task, suite, tree, tests=len(known.ids))
-        heard = await _listened(plans, run, at_once=len(plans))
-        if _starved(heard) is not None:
+        at_once = len(plans) if len(plans) <= SIDE_BY_SIDE_MAX else 1
+        heard = await _listened(plans, run, at_once=at_once)
+        if at_once > 1 and _starved(heard) is not None:
             heard = await _listened(plans, run, at_once=1)
         return heard
 

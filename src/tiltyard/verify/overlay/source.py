@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tiltyard.verify.overlay.fixed import Function
+from tiltyard.verify.overlay.fixed import LITERAL, Function, walk
 
 _WORD = re.compile(rb"\w+")
 
@@ -58,8 +58,8 @@ class SourceFile:
         self.functions = tuple(self._functions(self.tree.body, ()))
         """Test functions of the module and of its classes, also below `if`, `try` and `with`."""
 
-    def span(self, node: ast.expr) -> tuple[int, int]:
-        """Where an expression is, without parentheses around it."""
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Where an expression or a statement is, without parentheses around it."""
         if node.end_lineno is None or node.end_col_offset is None:
             raise ValueError("a node without a place")
         start = self._lines[node.lineno - 1] + node.col_offset
@@ -110,15 +110,53 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def read(tests: Mapping[str, bytes]) -> dict[str, SourceFile]:
-    """The Python files among a tree's tests; one that cannot be read has no canaries."""
+    """The Python files among a tree's tests; one that cannot be read has no canaries.
+
+    A table with a name that one test alone uses is written into that test: a false row would stand
+    beside the true one in the module, and be known by that.
+    """
     files: dict[str, SourceFile] = {}
+    words = Counter(word for content in tests.values() for word in _WORD.findall(content))
     for path, content in sorted(tests.items()):
         if path.endswith(".py"):
             try:
-                files[path] = SourceFile(path, content)
+                file = SourceFile(path, content)
+                edits = list(_tables(file, words))
+                text = edited(file.content, edits, 0, len(file.content))
+                files[path] = SourceFile(path, text) if edits else file
             except (SyntaxError, ValueError, RecursionError):
                 continue
     return files
+
+
+def _tables(file: SourceFile, words: Mapping[bytes, int]) -> Iterator[Edit]:
+    """Moves each table to where it is used, in one line, so that all lines keep their numbers."""
+    named: dict[str, ast.Assign] = {}
+    for node in file.tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.List() | ast.Tuple() as value):
+                if all(isinstance(each, LITERAL) for each in ast.walk(value)):
+                    named[name] = node
+    for function in file.functions:
+        for used in _tables_of(function.node):
+            if used.id in named and words[used.id.encode()] == 2:
+                table = named[used.id]
+                start, end = file.span(used)
+                yield Edit(start=start, end=end, text=ast.unparse(table.value).encode())
+                start, end = file.span(table)
+                gone = b"\n" * file.content.count(b"\n", start, end) + b"pass"
+                yield Edit(start=start, end=end, text=gone)
+
+
+def _tables_of(node: Function) -> Iterator[ast.Name]:
+    """Names that stand for rows: of `parametrize` and of loops."""
+    for each in walk(node.body):
+        if isinstance(each, ast.For) and isinstance(each.iter, ast.Name):
+            yield each.iter
+    for decorator in node.decorator_list:
+        match decorator:
+            case ast.Call(func=ast.Attribute(attr="parametrize"), args=[_, ast.Name() as rows]):
+                yield rows
 
 
 def renameable(files: Mapping[str, SourceFile], tests: Mapping[str, bytes]) -> frozenset[str]:
