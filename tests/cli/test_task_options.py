@@ -105,7 +105,7 @@ def test_a_run_records_all_that_a_reward_rests_on(tiltyard: Tiltyard, tmp_path: 
     assert kept.reward.gates == {"graded": True, "untampered": True, "correct": True}
     assert kept.weights is not None
     assert kept.versions["weights"] == kept.weights.digest
-    assert kept.versions["verifier"] == verdict.verifier == "split-2"
+    assert kept.versions["verifier"] == verdict.verifier == "split-3"
     assert {"tiltyard", "task", "policy"} <= set(kept.versions)
     assert {"task", "task_revision", "mode", "suite", "image", "judge"} <= set(verdict.provenance)
     assert [each.status for each in verdict.checks] == ["passed"] * 3

@@ -35,7 +35,7 @@ from tiltyard.verify.state.observe import StateChecks
 from tiltyard.verify.static.checks import StaticChecks, tool_versions
 from tiltyard.verify.submission import reference_of, whole_problem
 
-VERSIONS = MappingProxyType({"split": "split-2", "overlay": "overlay-3", "script": "script-2"})
+VERSIONS = MappingProxyType({"split": "split-3", "overlay": "overlay-4", "script": "script-3"})
 """Raised whenever a mode may find something else of the same submission."""
 TRIES = 2
 TIME_LIMIT_S_MAX = 3600.0
