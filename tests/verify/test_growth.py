@@ -90,6 +90,24 @@ async def test_quick_for_small_inputs_only(verifier: Verifier) -> None:
     assert got.normalised < 0.8, got.evidence
 
 
+@pytest.mark.long
+async def test_a_slow_start_hides_no_growth(verifier: Verifier) -> None:
+    """It spends most of what ends the climb on every input."""
+    source = f"""
+import time
+
+def f(xs):
+    until = time.process_time() + {SECONDS_MAX / 60}
+    while time.process_time() < until:
+        pass
+    for _ in range(len(xs) // 20):
+        sorted(xs)
+    return sorted(xs)[len(xs) // 2]
+"""
+    got = components(await verdict_on(verifier, TASK, source))["growth"]
+    assert got.normalised is None or got.normalised < 1.0, got.evidence
+
+
 async def test_quick_and_wrong_for_large_inputs(verifier: Verifier) -> None:
     source = "def f(xs):\n    return sorted(xs)[len(xs) // 2] if len(xs) < 200 else 7\n"
     got = components(await verdict_on(verifier, TASK, source))["growth"]

@@ -99,3 +99,47 @@ def test_three_points_say_nothing() -> None:
 def test_nothing_measured_says_nothing() -> None:
     judged = judge([], spread_s=SPREAD_S, tolerance=0.35)
     assert (judged.side, judged.excess) == (Side.UNRESOLVED, None)
+
+
+def test_few_sizes_of_both_do_not_outvote_each_sides_own() -> None:
+    """A quadratic program and a linear one: where both have times, the linear one's are noise."""
+    judged = []
+    for seed in range(200):
+        rng = random.Random(seed)  # noqa: S311
+        both = [rng.randint(9_000, 14_500) for _ in range(8)]
+        alone = [rng.randint(90_000, 300_000) for _ in range(10)]
+        samples = [
+            Sample(
+                size=size,
+                floor_s=rng.uniform(-2e-4, 2e-4),
+                reference_s=1.7e-7 * size + rng.uniform(0, 2e-4) + 2e-3 * (rng.random() < 0.3),
+                solution_s=2.9e-10 * size**2 * rng.uniform(0.95, 1.1) if size in both else None,
+            )
+            for size in (*both, *alone)
+        ]
+        judged.append(judge(samples, spread_s=SPREAD_S, tolerance=0.35).side)
+    assert judged.count(Side.WITHIN) == 0
+    assert judged.count(Side.SLOWER) > 150
+
+
+@pytest.mark.parametrize("start_s", [0.01, 0.02, 0.04, 0.06, 0.08, 0.09])
+def test_a_slow_start_does_not_hide_what_comes_after(start_s: float) -> None:
+    """Up to where it is stopped, what grows is a small part of its time."""
+    sides = [
+        measured(lambda n: start_s + COSTS["quadratic"](n), COSTS["linear"], seed=seed).side
+        for seed in range(20)
+    ]
+    assert sides.count(Side.WITHIN) <= 1
+    if start_s <= 0.04:
+        assert sides.count(Side.SLOWER) >= 15
+
+
+@pytest.mark.parametrize("start_s", [0.03, 0.05])
+@pytest.mark.parametrize("name", ["log", "linear", "n_log_n", "quadratic"])
+def test_a_slow_start_alone_is_no_growth(name: str, start_s: float) -> None:
+    sides = [
+        measured(lambda n: start_s + COSTS[name](n), COSTS[name], seed=seed).side
+        for seed in range(20)
+    ]
+    assert Side.SLOWER not in sides
+    assert sides.count(Side.WITHIN) >= 15

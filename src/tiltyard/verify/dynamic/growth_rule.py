@@ -9,9 +9,12 @@ inputs have died out.
 - Where both sides have times for the same inputs, the slope of the logarithm of their *ratio* over
   that of the size is fitted: what the two share, a machine that is slow for a while or a power that
   changes with the size, does not touch it.
-- Where they have not, each side's own slope is fitted, and the difference taken.
+- Where they have not, or over so narrow a range that it says less, each side's own slope is fitted,
+  and the difference taken: of the two the one that is known better counts.
 - A solution that was cut off where its reference was not gives a bound: it grew at least to there.
 - A side that never rises above noise up to the largest size is flat. Two flat ones are alike.
+- Who takes long for the smallest inputs already hides how time grows: a solution that seems as good
+  as its reference must also seem so when what it takes longer there is taken off.
 
 A factor of log n is a power of 0.1 to 0.2 at these sizes, less than any sensible tolerance: it is
 not told from none.
@@ -51,8 +54,11 @@ RISE_FROM_FLAT = 20.0
 power under noise unless the other is this far above it."""
 WIDTH_MAX = 3.0
 """In powers: one side's slope that is known no better says nothing; half of it, if that is more."""
-WIDE = 4.0
-"""An interval that reaches beyond so many times what is allowed says nothing."""
+WIDE = 2.5
+"""An interval that reaches beyond so many times what is allowed, by default nearly a whole power,
+says nothing."""
+AHEAD = 2.0
+"""A reference that got so many times as far was not stopped by what stopped the solution."""
 CUT_JUMP = 2.0
 """How much more than the reference it must have grown since the last size that it finished."""
 CUT_MARGIN = 1.0
@@ -112,12 +118,12 @@ def judge(samples: Sequence[Sample], *, spread_s: float, tolerance: float) -> Ju
         )
         for each, least in zip(ordered, noise, strict=True)
     ]
-    reference = _tail([(row.size, row.reference_s, row.noise_s) for row in rows])
-    solution = _tail([(row.size, row.solution_s, row.noise_s) for row in rows])
-    judged = _cut_off(rows, tolerance) or _compare(rows, reference, solution, tolerance)
+    judged = _cut_off(rows, tolerance) or _compare(rows, tolerance)
+    if judged.side is Side.WITHIN:
+        judged = _without_start(rows, tolerance) or judged
     curves = (
-        _curve("solution", [(row.size, row.solution_s) for row in rows], _line(solution)),
-        _curve("reference", [(row.size, row.reference_s) for row in rows], _line(reference)),
+        _curve("solution", [(row.size, row.solution_s) for row in rows], _solutions(rows)),
+        _curve("reference", [(row.size, row.reference_s) for row in rows], _references(rows)),
     )
     return replace(judged, curves=curves)
 
@@ -192,7 +198,15 @@ def _line(points: Points) -> Line | None:
     return theil_sen(points) if len(points) >= POINTS_MIN and distinct >= SIZES_MIN else None
 
 
-def _compare(rows: Sequence[_Row], reference: Points, solution: Points, tolerance: float) -> Judged:
+def _solutions(rows: Sequence[_Row]) -> Line | None:
+    return _line(_tail([(row.size, row.solution_s, row.noise_s) for row in rows]))
+
+
+def _references(rows: Sequence[_Row]) -> Line | None:
+    return _line(_tail([(row.size, row.reference_s, row.noise_s) for row in rows]))
+
+
+def _compare(rows: Sequence[_Row], tolerance: float) -> Judged:
     pairs = _ratios(rows)
     counts = (
         sum(row.solution_s is not None for row in rows),
@@ -200,24 +214,62 @@ def _compare(rows: Sequence[_Row], reference: Points, solution: Points, toleranc
     )
     if min(counts) < POINTS_MIN:
         return _unresolved(f"only {min(counts)} sizes were finished")
-    one, other = _line(solution), _line(reference)
+    one, other = _solutions(rows), _references(rows)
     flat = _with_a_flat_side(rows, one, other, tolerance)
     if flat is not None:
         return flat
     together = _line(pairs)
     steep = other is not None and other.slope > STEEP
     allowed = tolerance * (max(other.slope / STEEP, 1.0) if other is not None else 1.0)
-    if together is not None:
-        judged = _decide(together, allowed, "the same inputs")
-        if judged.side is not Side.UNRESOLVED or steep:
-            return judged
+    apart = None
     if one is not None and other is not None and not (_is_vague(one) or _is_vague(other)):
-        return _decide(_between(one, other), allowed, "inputs of different sizes")
+        apart = _between(one, other)
+    if together is not None and (steep or apart is None or _width(together) <= _width(apart)):
+        return _decide(together, allowed, "the same inputs")
+    if apart is not None:
+        return _decide(apart, allowed, "inputs of different sizes")
     return _unresolved("too few sizes give times clearly above noise on both sides")
 
 
+def _without_start(rows: Sequence[_Row], tolerance: float) -> Judged | None:
+    """What is found when the solution's start is taken off its times; None for nothing worse.
+
+    As much as varies of a start is noise then.
+    """
+    own = [row for row in rows if row.solution_s is not None]
+    smallest = [row for row in own if row.reference_s is not None][:POINTS_MIN]
+    if len(smallest) < POINTS_MIN:
+        return None
+    start_s = median((row.solution_s or 0.0) - (row.reference_s or 0.0) for row in smallest)
+    if start_s <= CLEAR * max(row.noise_s for row in smallest):
+        return None
+    rest = [
+        replace(
+            row,
+            solution_s=_net(row.solution_s, start_s),
+            cut_s=_net(row.cut_s, start_s),
+            noise_s=row.noise_s + FLOOR_SHARE * start_s,
+        )
+        for row in rows
+    ]
+    judged = _cut_off(rest, tolerance) or _compare(rest, tolerance)
+    if judged.side is Side.SLOWER:
+        return judged
+    ahead = max(row.size for row in rows if row.reference_s is not None) > AHEAD * own[-1].size
+    if ahead and (judged.side is Side.UNRESOLVED or _rise_of_solution(rest) <= FLAT):
+        return _unresolved(
+            f"for the smallest inputs already it takes {start_s:.2g} s longer than its reference, "
+            "beside which its growth cannot be seen"
+        )
+    return None
+
+
+def _width(line: Line) -> float:
+    return line.high - line.low
+
+
 def _is_vague(line: Line) -> bool:
-    return line.high - line.low > max(WIDTH_MAX, abs(line.slope) / 2)
+    return _width(line) > max(WIDTH_MAX, abs(line.slope) / 2)
 
 
 def _between(one: Line, other: Line) -> Line:
@@ -251,7 +303,7 @@ def _with_a_flat_side(
     rows: Sequence[_Row], solution: Line | None, reference: Line | None, tolerance: float
 ) -> Judged | None:
     """None when neither side is flat."""
-    solution_rise = _rise([(row.solution_s, row.noise_s) for row in rows])
+    solution_rise = _rise_of_solution(rows)
     reference_rise = _rise([(row.reference_s, row.noise_s) for row in rows])
     if solution_rise <= FLAT and all(row.cut_s is None for row in rows):
         slope = reference.slope if reference is not None and reference_rise > FLAT else 0.0
@@ -263,6 +315,10 @@ def _with_a_flat_side(
             solution, tolerance, "the solution's own sizes: its reference never rises above noise"
         )
     return _unresolved("the reference never rises above noise, and the solution does not by much")
+
+
+def _rise_of_solution(rows: Sequence[_Row]) -> float:
+    return _rise([(row.solution_s, row.noise_s) for row in rows])
 
 
 def _rise(times: Sequence[tuple[float | None, float]]) -> float:

@@ -207,7 +207,7 @@ class MemcheckMeter:
     async def _problem(self, case: ProgramCase, printed: Printed, *, limit_s: float) -> str:
         """How it did not do under memcheck what it did without; empty when it did."""
         if printed.result.reason is Reason.WALL_TIMEOUT:
-            return f"it did not end within {limit_s:.0f} s under memcheck"
+            return f"it did not end within {limit_s:.3g} s under memcheck"
         compare = self._shared.comparison.wrong_again
         check = await judged(self._task, self._suite, case, printed, compare)
         if check.status is CheckStatus.PASSED:
