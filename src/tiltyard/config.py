@@ -47,7 +47,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True)
 
     cache_dir: Path = Field(default_factory=_cache_dir)
-    """Where what can be made again is kept, such as the demo's warm start."""
+    """Where what can be made again is kept, such as the demo's warm start and what runs of
+    repositories' tests with their references have shown."""
     runtime_dir: Path = Field(default_factory=_runtime_dir)
     """Where the socket of `tiltyard sandbox`'s daemon is; a directory of the user's own."""
     runs_dir: Path = Path("runs")

@@ -7,6 +7,7 @@ as an argument; everything above asks here.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import SecretStr
 
@@ -70,14 +71,19 @@ class Yard:
 
 @asynccontextmanager
 async def open_yard(
-    *, sandboxes: int = 64, warm: int = 4, verifications: int = 3, judge: Judge | None = None
+    *,
+    sandboxes: int = 64,
+    warm: int = 4,
+    verifications: int = 3,
+    judge: Judge | None = None,
+    cache_dir: Path | None = None,
 ) -> AsyncIterator[Yard]:
     """Opens everything, and closes it with the block, whatever happens in it.
 
     `sandboxes` bounds those in use at once, `warm` is how many are kept ready at least, and
     `verifications` bounds how many submissions are judged at once. `judge` is asked where a task
-    has a rubric; None asks nobody. Raises `SandboxRefused` with the
-    failing call and the fix.
+    has a rubric; None asks nobody. `cache_dir` is as the `Verifier`'s. Raises `SandboxRefused` with
+    the failing call and the fix.
     """
     async with (
         NativeProvider() as provider,
@@ -89,6 +95,7 @@ async def open_yard(
             cells_max=verifications,
             image=provider.image_digest,
             judge=judge,
+            cache_dir=cache_dir,
         ) as verifier,
     ):
         yield Yard(provider=provider, pool=pool, verifier=verifier)
@@ -96,7 +103,7 @@ async def open_yard(
 
 @asynccontextmanager
 async def open_verifier(
-    *, verifications: int = 2, judge: Judge | None = None
+    *, verifications: int = 2, judge: Judge | None = None, cache_dir: Path | None = None
 ) -> AsyncIterator[Verifier]:
     """Only what judges submissions, without a pool. Raises `SandboxRefused` as `open_yard` does."""
     async with (
@@ -108,6 +115,7 @@ async def open_verifier(
             cells_max=verifications,
             image=provider.image_digest,
             judge=judge,
+            cache_dir=cache_dir,
         ) as verifier,
     ):
         yield verifier

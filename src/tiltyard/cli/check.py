@@ -13,6 +13,7 @@ from tiltyard.cli.plain import json_tree, shown
 from tiltyard.cli.progress import progress
 from tiltyard.cli.run import tell_unenforced
 from tiltyard.cli.tables import print_table
+from tiltyard.config import Settings
 from tiltyard.tasks.catalog import load_tasks
 from tiltyard.tasks.check import Soundness, TaskReport, check_tasks
 from tiltyard.wiring import open_yard
@@ -20,11 +21,15 @@ from tiltyard.wiring import open_yard
 LISTED_MAX = 100
 
 
-async def check(texts: Sequence[str], *, concurrency: int, as_json: bool) -> int:
+async def check(
+    texts: Sequence[str], settings: Settings, *, concurrency: int, as_json: bool
+) -> int:
     """Checks the tasks that `texts` name, prints what was found, and returns the exit code."""
     tasks = [task for text in texts for task in load_tasks(text)]
     with progress("tasks", len(tasks), console=errors, quiet=as_json) as advance:
-        async with open_yard(warm=0, verifications=concurrency) as yard:
+        async with open_yard(
+            warm=0, verifications=concurrency, cache_dir=settings.cache_dir
+        ) as yard:
             tell_unenforced(yard.provider.enforced)
             reports = await check_tasks(
                 tasks,

@@ -195,7 +195,7 @@ def check(
     """
     from tiltyard.cli.check import check as work
 
-    return run_async(work(tasks, concurrency=concurrency, as_json=as_json))
+    return run_async(work(tasks, load_settings(), concurrency=concurrency, as_json=as_json))
 
 
 @app.command(epilog="Example: tiltyard redteam examples/sums --only a")
@@ -228,7 +228,14 @@ def redteam(
     from tiltyard.cli.redteam import redteam as work
 
     return run_async(
-        work(tasks, only=only or (), concurrency=concurrency, as_json=as_json, list_only=list_only)
+        work(
+            tasks,
+            load_settings(),
+            only=only or (),
+            concurrency=concurrency,
+            as_json=as_json,
+            list_only=list_only,
+        )
     )
 
 

@@ -14,6 +14,7 @@ from tiltyard.cli.plain import json_tree, shown
 from tiltyard.cli.progress import progress
 from tiltyard.cli.run import tell_unenforced
 from tiltyard.cli.tables import print_table
+from tiltyard.config import Settings
 from tiltyard.core.task import Task
 from tiltyard.tasks.catalog import load_tasks
 from tiltyard.tasks.redteam import Came, CheatReport, Ground, RedTeamReport, count_cheats, red_team
@@ -30,7 +31,13 @@ LISTED_MAX = 200
 
 
 async def redteam(
-    texts: Sequence[str], *, only: Sequence[str], concurrency: int, as_json: bool, list_only: bool
+    texts: Sequence[str],
+    settings: Settings,
+    *,
+    only: Sequence[str],
+    concurrency: int,
+    as_json: bool,
+    list_only: bool,
 ) -> int:
     """Tries the cheats on the tasks that `texts` name, prints, and returns the exit code."""
     tasks = [task for text in texts for task in load_tasks(text)]
@@ -41,7 +48,9 @@ async def redteam(
     reports: list[RedTeamReport] = []
     total = sum(count_cheats(task, only) for task in tasks)
     with progress("cheats", total, console=errors, quiet=as_json) as advance:
-        async with open_yard(warm=0, verifications=concurrency) as yard:
+        async with open_yard(
+            warm=0, verifications=concurrency, cache_dir=settings.cache_dir
+        ) as yard:
             tell_unenforced(yard.provider.enforced)
             for task in tasks:
                 report = await red_team(

@@ -91,7 +91,10 @@ async def run(options: RunOptions, settings: Settings) -> int:
                     await store.append(trajectory)
 
                 async with open_yard(
-                    sandboxes=options.concurrency, warm=min(4, options.concurrency), judge=judge
+                    sandboxes=options.concurrency,
+                    warm=min(4, options.concurrency),
+                    judge=judge,
+                    cache_dir=settings.cache_dir,
                 ) as yard:
                     tell_unenforced(yard.provider.enforced)
                     setting = Setting(

@@ -73,7 +73,7 @@ async def verify(options: VerifyOptions, settings: Settings) -> int:
     task = await asyncio.to_thread(load_task, options.task, options.id)
     submission = await asyncio.to_thread(read_submission, options.submission, task)
     async with open_judge(options.judge, api_key=settings.openai_api_key) as judge:
-        verdict = await _verdict(task, submission, judge, options)
+        verdict = await _verdict(task, submission, judge, options, cache_dir=settings.cache_dir)
     reward = reward_of(verdict, weighting.of(task.id, task.weights))
     if options.as_json:
         print(json.dumps(document(verdict, reward), indent=2))  # noqa: T201 - the command's output
@@ -87,10 +87,15 @@ async def verify(options: VerifyOptions, settings: Settings) -> int:
 
 
 async def _verdict(
-    task: Task, submission: Submission, judge: Judge | None, options: VerifyOptions
+    task: Task,
+    submission: Submission,
+    judge: Judge | None,
+    options: VerifyOptions,
+    *,
+    cache_dir: Path,
 ) -> Verdict:
     with phases("the sandboxes", console=errors, quiet=options.as_json) as tell:
-        async with open_verifier(judge=judge) as verifier:
+        async with open_verifier(judge=judge, cache_dir=cache_dir) as verifier:
             return await verifier.verify(task, submission, seed=options.seed, told=tell)
 
 

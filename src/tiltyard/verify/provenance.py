@@ -65,8 +65,13 @@ class _Same:
 
 @lru_cache(maxsize=KEPT_MAX)
 def _kept_digest(same: _Same) -> str:
+    return value_digest(same.suite)
+
+
+def value_digest(value: object) -> str:
+    """The same for equal values, made of dataclasses and plain containers, in every process."""
     digest = hashlib.sha256()
-    for part in _parts(same.suite):
+    for part in _parts(value):
         digest.update(len(part).to_bytes(8, "little") + part)
     return f"sha256:{digest.hexdigest()[:DIGITS]}"
 

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
@@ -69,14 +70,21 @@ class Verifier(Room):
         cells_max: int = 4,
         image: str = "",
         judge: Judge | None = None,
+        cache_dir: Path | None = None,
     ) -> None:
         """`spec` is what solutions and tests run under; `cells_max` bounds each kind of cell.
         `image` is a digest of what sandboxes start from, for the record. `judge` is asked where a
-        task has a rubric; without one nobody is."""
+        task has a rubric; without one nobody is. What takes long to find out about a task is kept
+        in `cache_dir` for other processes; None keeps nothing."""
         self._image = image
         self._split = SplitMode(provider, interpreter=interpreter, spec=spec, cells_max=cells_max)
         self._overlay = OverlayMode(
-            provider, interpreter=interpreter, spec=spec, cells_max=cells_max
+            provider,
+            interpreter=interpreter,
+            spec=spec,
+            cells_max=cells_max,
+            cache_dir=cache_dir,
+            image=image,
         )
         self._script = ScriptMode(provider, spec=spec)
         self._state = StateChecks(provider, interpreter=interpreter, spec=spec)

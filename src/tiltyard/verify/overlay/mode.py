@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tiltyard.core.errors import GraderError, UnsoundTask
@@ -28,16 +29,17 @@ from tiltyard.core.verdict import (
 )
 from tiltyard.sandbox.pool import Provider
 from tiltyard.sandbox.zygotes import Interpreter, ZygoteCells, ZygoteProgram
-from tiltyard.verify.expected import Remembered
+from tiltyard.verify.expected import Remembered, digest_of
 from tiltyard.verify.found import Found
 from tiltyard.verify.overlay.canaries import Canary
 from tiltyard.verify.overlay.draw import draw
 from tiltyard.verify.overlay.learning import Known, learn
 from tiltyard.verify.overlay.outcomes import Trial
 from tiltyard.verify.overlay.plan import Plan, Tried, parts_of
+from tiltyard.verify.overlay.recall import Recall
 from tiltyard.verify.overlay.session import Report, request_of, run_tests
 from tiltyard.verify.overlay.tree import places_of, reference_tree, tests_of, tree_of
-from tiltyard.verify.provenance import suite_digest
+from tiltyard.verify.provenance import suite_digest, value_digest
 from tiltyard.verify.room import Room
 from tiltyard.verify.shipping import shared, shipped
 
@@ -75,16 +77,24 @@ class OverlayMode(Room):
         spec: SandboxSpec,
         cells_max: int = 4,
         rng: random.Random | None = None,
+        cache_dir: Path | None = None,
+        image: str = "",
     ) -> None:
         """`spec` is what tests and solutions run under together; `cells_max` bounds the cells.
 
-        `rng` draws names and canaries; by default one that nobody can foresee.
+        `rng` draws names and canaries; by default one that nobody can foresee. What is learned of
+        suites is kept in `cache_dir` for other processes, under `image`, a digest of what
+        sandboxes start from; None keeps nothing.
         """
+        program = _program()
         self._cells = ZygoteCells(
-            provider, interpreter=interpreter, program=_program(), spec=spec, cells_max=cells_max
+            provider, interpreter=interpreter, program=program, spec=spec, cells_max=cells_max
         )
         self._rng = rng or secrets.SystemRandom()
         self._known = Remembered[Known]()
+        self._recall = Recall(cache_dir)
+        self._runs_by = (image, value_digest(spec), *program.files.values())
+        """What all suites' runs depend on."""
         super().__init__(self._cells)
 
     async def judge(self, task: Task, submission: Submission) -> Found:
@@ -102,7 +112,7 @@ class OverlayMode(Room):
         trial = partial(self._run, task, suite, reference, patient=True)
         # In a thread, since the first digest of megabytes takes longer than tests.
         key = f"{await asyncio.to_thread(suite_digest, suite)} {task.time_limit_s!r}"
-        known = await self._known.get(key, partial(learn, task, tests_of(suite), trial))
+        known = await self._known.get(key, partial(self._learned, task, suite, trial, key))
         for _ in range(DRAWS_MAX):
             heard = await self._heard(task, suite, tree.files, known)
             passed = _tampered(heard)
@@ -121,6 +131,11 @@ class OverlayMode(Room):
             if again.ended is not None:
                 raise UnsoundTask(f"task {task.id}: its reference: {again.ended.evidence}")
         return _found(known, heard, passed, tree.tamper)
+
+    async def _learned(self, task: Task, suite: RepositorySuite, trial: Trial, key: str) -> Known:
+        texts = (key, str(task.id), task.revision, *self._runs_by)
+        whole = digest_of(*(text.encode() for text in texts))
+        return await self._recall.learn(whole, trial, partial(learn, task, tests_of(suite)))
 
     async def _heard(
         self, task: Task, suite: RepositorySuite, tree: Mapping[str, bytes], known: Known

@@ -120,7 +120,7 @@ def plan_of(
     canaries = tuple(canaries)
     order = sorted({each.name for file in files.values() for each in file.functions})
     places = {name: (index + 1) * _PLACES for index, name in enumerate(order)}
-    names = {name: _name(places[name] + rng.randrange(_PLACES), rng) for name in renamed}
+    names = {name: _name(places[name] + rng.randrange(_PLACES), rng) for name in sorted(renamed)}
     by_name: dict[str, Canary] = {}
     copies: dict[TestFunction, list[tuple[str, Canary]]] = {}
     for canary in (*canaries, *(each.canary for each in forms.false.values())):
