@@ -89,7 +89,11 @@ async def test_a_seed_gives_the_same_inputs_again(provider: NativeProvider) -> N
         ("def generate(rng, size): return 3", "failed: raised"),
         ("def generate(rng, size): return (object(),)", "failed: bad"),
         ("import os; os._exit(0)", "cannot be loaded"),
-        ("def generate(rng, size):\n    while True: pass", "failed: ended: wall_timeout"),
+        pytest.param(
+            "def generate(rng, size):\n    while True: pass",
+            "failed: ended: wall_timeout",
+            marks=pytest.mark.long,
+        ),
         ("def generate(rng, size): return (1,)", "only raises exceptions: TypeError"),
         ("def generate(rng, size): return ()", "only raises exceptions: TypeError"),
     ],

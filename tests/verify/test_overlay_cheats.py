@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from chosen import sampled
 from tiltyard.core.task import RepositorySuite
 from tiltyard.core.verdict import Outcome
 from tiltyard.tasks.redteam import Came, red_team
@@ -99,7 +100,7 @@ async def test_shared_cases(verifier: Verifier, shared_cases: Path) -> None:
 
 @shared_loop
 @pytest.mark.slow
-@pytest.mark.parametrize("cheat", ["d-vote", "d-vote-once"])
+@pytest.mark.parametrize("cheat", sampled(["d-vote", "d-vote-once"], ["d-vote"]))
 async def test_there_is_nothing_to_vote_on(verifier: Verifier, cheat: str) -> None:
     tests = {
         path: text.replace("from solution", "from calc.core").encode()
