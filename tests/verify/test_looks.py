@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tiltyard.verify.overlay.looks import like, other
+from tiltyard.verify.overlay.nearness import EXACT
 
 FORMS = [
     ('"hello-world"', r'"[a-z]+-[a-z]+"'),
@@ -34,7 +35,7 @@ def drawn(text: str) -> list[str]:
     old = ast.literal_eval(text)
     found: list[str] = []
     for seed in range(200):
-        value = other(old, random.Random(seed), exact=True)  # noqa: S311 - the same every time
+        value = other(old, random.Random(seed), EXACT)  # noqa: S311 - the same every time
         found.append(like(text.encode(), value).decode())
         assert ast.literal_eval(found[-1]) == value != old
     return found

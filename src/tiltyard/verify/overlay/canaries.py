@@ -17,6 +17,7 @@ from enum import StrEnum
 
 from tiltyard.verify.overlay.fixed import Module, Origin, Scope, walk
 from tiltyard.verify.overlay.looks import like, other
+from tiltyard.verify.overlay.nearness import EXACT, Near, called, near_of, sides_of, widest
 from tiltyard.verify.overlay.source import Edit, SourceFile, TestFunction, edited
 
 
@@ -43,8 +44,8 @@ class Canary:
     function: TestFunction
     kind: Kind
     edits: tuple[Edit, ...]
-    exact: bool = True
-    """Of a probe, whether being expected means being equal."""
+    near: Near | None = EXACT
+    """Of a probe, what may be taken for what is expected; None where nobody knows."""
     true: "Canary | None" = None
     """Of a value that is written out and false, the copy with the true one."""
 
@@ -59,7 +60,7 @@ class Canary:
         ]
         for node in rng.sample(constants, min(len(constants), _VARIANTS)):
             raw, end = value.encode(), node.end_col_offset or 0
-            new = like(raw[node.col_offset : end], other(node.value, rng, exact=self.exact))
+            new = like(raw[node.col_offset : end], other(node.value, rng, self.near))
             false = (raw[: node.col_offset] + new + raw[end:]).decode()
             yield replace(self._with(false), kind=Kind.LITERAL, true=true)
 
@@ -72,8 +73,8 @@ class _Site:
     """One assertion: what is wrong to expect of it, in each way."""
 
     expected: tuple[ast.expr, ...] = ()
-    exact: bool = False
-    """Whether being expected means being equal."""
+    near: Near | None = None
+    """What may be taken for what is expected; None where nobody knows."""
     negation: Edit | None = None
     error: ast.expr | None = None
 
@@ -95,6 +96,7 @@ OTHER_ERRORS = (
     *("BufferError", "EOFError", "FloatingPointError", "ZeroDivisionError", "TimeoutError"),
     *("ChildProcessError", "UnicodeError", "KeyError", "ImportError", "StopAsyncIteration"),
 )
+_COMPUTES = (ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.comprehension, ast.Subscript)
 _LEAVES = {"skip", "xfail", "importorskip", "skipTest", "exit"}
 _EQUAL = {
     *("assertEqual", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual"),
@@ -125,9 +127,9 @@ def canaries_of(file: SourceFile, module: Module, rng: random.Random) -> Iterato
     """Copies of every test function in a file; each may still turn out to pass."""
     for function in file.functions:
         found: dict[Kind, list[Canary]] = {kind: [] for kind in Kind}
-        for kind, edits, exact in _falsehoods(file, function, module, rng):
+        for kind, edits, near in _falsehoods(file, function, module, rng):
             if _parses(file, function, edits):
-                one = Canary(function=function, kind=kind, edits=tuple(edits), exact=exact)
+                one = Canary(function=function, kind=kind, edits=tuple(edits), near=near)
                 found[kind].append(one)
         for kind, some in found.items():
             yield from rng.sample(some, min(len(some), PER_KIND[kind]))
@@ -135,14 +137,14 @@ def canaries_of(file: SourceFile, module: Module, rng: random.Random) -> Iterato
 
 def _falsehoods(
     file: SourceFile, function: TestFunction, module: Module, rng: random.Random
-) -> Iterator[tuple[Kind, list[Edit], bool]]:
+) -> Iterator[tuple[Kind, list[Edit], Near | None]]:
     node = function.node
     if any(map(_leaves_early, walk(node.body))):
         return
     scope = Scope(node, module)
     sites = [site for each in _reached(node.body, scope) for site in _sites(file, each, scope)]
     origins = [
-        (origin, site.exact)
+        (origin, site.near if site.near == EXACT or _as_written(expected, scope) else None)
         for site in sites
         for expected in site.expected
         for origin in scope.origins(expected)
@@ -156,24 +158,24 @@ def _falsehoods(
         for origin in scope.origins(value)
     ]
     everywhere = [origin for origin, _ in origins] + unread
-    for origin, exact in origins * _VARIANTS:
-        yield Kind.LITERAL, _changed(file, origin, everywhere, rng, exact=exact), exact
+    for origin, near in origins * _VARIANTS:
+        yield Kind.LITERAL, _changed(file, origin, everywhere, rng, near), near
     for site in sites:
         for expected in site.expected:
             start, end = file.span(expected)
             for text in _trivial(expected):
-                yield Kind.TRIVIAL, [Edit(start=start, end=end, text=text)], site.exact
+                yield Kind.TRIVIAL, [Edit(start=start, end=end, text=text)], site.near
             if _computed(expected, scope):
                 probe = _PROBE % file.text(expected)
-                yield Kind.WRITTEN, [Edit(start=start, end=end, text=probe)], site.exact
+                yield Kind.WRITTEN, [Edit(start=start, end=end, text=probe)], site.near
         if site.negation is not None:
-            yield Kind.NEGATED, [site.negation], site.exact
+            yield Kind.NEGATED, [site.negation], site.near
         if site.error is not None:
             start, end = file.span(site.error)
             said = file.text(site.error).decode()
             likely = _DISJOINT if said in _DISJOINT else OTHER_ERRORS
             wrong = rng.choice([name for name in likely if name not in said])
-            yield Kind.EXCEPTION, [Edit(start=start, end=end, text=wrong.encode())], True
+            yield Kind.EXCEPTION, [Edit(start=start, end=end, text=wrong.encode())], EXACT
 
 
 def _computed(expected: ast.expr, scope: Scope) -> bool:
@@ -210,23 +212,15 @@ def _reached(body: list[ast.stmt], scope: Scope) -> Iterator[ast.stmt]:
 
 def _swallows(item: ast.withitem) -> bool:
     call = item.context_expr
-    name = _called(call) if isinstance(call, ast.Call) else ""
+    name = called(call) if isinstance(call, ast.Call) else ""
     return name in _RAISES | {"suppress"}
-
-
-def _called(call: ast.Call) -> str:
-    match call.func:
-        case ast.Attribute(attr=name) | ast.Name(id=name):
-            return name
-        case _:
-            return ""
 
 
 def _sites(file: SourceFile, statement: ast.stmt, scope: Scope) -> Iterator[_Site]:
     match statement:
         case ast.Assert(test=test):
-            expected, exact = _expected(test, scope)
-            yield _Site(expected=expected, exact=exact, negation=_turned(file, test))
+            expected, near = _expected(test, scope)
+            yield _Site(expected=expected, near=near, negation=_turned(file, test))
         case ast.Expr(value=ast.Call() as call):
             yield from _call_sites(file, call, scope)
         case ast.With(items=items):
@@ -276,7 +270,7 @@ def _turned(file: SourceFile, test: ast.expr) -> Edit:
 
 
 def _call_sites(file: SourceFile, call: ast.Call, scope: Scope) -> Iterator[_Site]:
-    name = _called(call)
+    name = called(call)
     if name in _RAISES and call.args:
         yield _Site(error=call.args[0])
     elif name in _EQUAL | _OPPOSITE.keys() and isinstance(call.func, ast.Attribute):
@@ -288,36 +282,37 @@ def _call_sites(file: SourceFile, call: ast.Call, scope: Scope) -> Iterator[_Sit
         if name in _EQUAL:
             scope.checks.add(call)
             expected = _one_fixed(call.args[:2], scope)
-        exact = name != "assertAlmostEqual" or _narrow(call, 2)
-        yield _Site(expected=expected, negation=turned, exact=exact)
+        near = near_of(call) if name == "assertAlmostEqual" else EXACT
+        yield _Site(expected=expected, negation=turned, near=near)
 
 
-def _narrow(call: ast.Call, arguments: int) -> bool:
-    """Whether it is told no tolerance, and its own is too small for another number to be near."""
-    numbers = [
-        abs(each.value)
-        for each in ast.walk(call)
-        if isinstance(each, ast.Constant) and isinstance(each.value, int | float)
-    ]
-    small = all(each == 0 or 0.1 <= each < 100_000 for each in numbers)
-    return bool(numbers) and small and len(call.args) == arguments and not call.keywords
-
-
-def _expected(test: ast.expr, scope: Scope) -> tuple[tuple[ast.expr, ...], bool]:
+def _expected(test: ast.expr, scope: Scope) -> tuple[tuple[ast.expr, ...], Near | None]:
     match test:
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-            approximate = any(
-                isinstance(each, ast.Call) and _called(each) == "approx" and not _narrow(each, 1)
+            nears = [
+                near_of(each)
                 for side in (left, right)
                 for each in ast.walk(side)
-            )
-            return _one_fixed([left, right], scope), not approximate
-        case ast.Call(func=func, args=args) if _checks(func, scope):
+                if isinstance(each, ast.Call) and called(each) == "approx"
+            ]
+            return _one_fixed([left, right], scope), widest(nears)
+        case ast.Call(func=func) if _checks(func, scope):
             scope.checks.add(test)
+            args = sides_of(test)
             fixed = tuple(each for each in args if scope.fixed(each))
-            return (fixed if len(fixed) < len(args) else ()), _called(test) in scope.module.equal
+            near = EXACT if called(test) in scope.module.equal else near_of(test)
+            return (fixed if len(fixed) < len(args) else ()), near
         case _:
-            return (), False
+            return (), None
+
+
+def _as_written(expected: ast.expr, scope: Scope) -> bool:
+    """Whether its constants are what is compared, and nothing is computed with them."""
+    nodes = list(ast.walk(expected))
+    for name in {each.id for each in nodes if isinstance(each, ast.Name)}:
+        nodes += [one for each in scope.sources.get(name, ()) if each for one in ast.walk(each)]
+    calls = [called(each) for each in nodes if isinstance(each, ast.Call)]
+    return set(calls) <= {"approx"} and not any(isinstance(each, _COMPUTES) for each in nodes)
 
 
 def _checks(func: ast.expr, scope: Scope) -> bool:
@@ -337,11 +332,15 @@ def _one_fixed(sides: list[ast.expr], scope: Scope) -> tuple[ast.expr, ...]:
 
 
 def _changed(
-    file: SourceFile, origin: Origin, everywhere: list[Origin], rng: random.Random, *, exact: bool
+    file: SourceFile,
+    origin: Origin,
+    everywhere: list[Origin],
+    rng: random.Random,
+    near: Near | None,
 ) -> list[Edit]:
     """The constant, and its equals in all that is expected, as another one."""
     old = origin.constant.value
-    value = other(old, rng, exact=exact)
+    value = other(old, rng, near)
     same = {
         file.span(each.via or each.constant): each
         for each in (*everywhere, origin)

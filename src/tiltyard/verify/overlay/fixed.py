@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tiltyard.verify.overlay.nearness import sides_of
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _UNFIXED_BUILTINS = {"input", "open", "eval", "exec", "__import__", "globals", "locals", "vars"}
 _BUILTINS = set(dir(builtins)) - _UNFIXED_BUILTINS
@@ -232,10 +234,10 @@ class Scope:
                     for each in ast.walk(table)
                     if isinstance(each, ast.Constant)
                 )
-            case ast.Call(func=func, args=args):
+            case ast.Call(func=func):
                 # Keywords are tolerances and keys, not what is expected.
                 of = [func.value] if isinstance(func, ast.Attribute) else []
-                for part in (*of, *args):
+                for part in (*of, *sides_of(node)):
                     yield from self.origins(part, depth)
             case _:
                 for child in ast.iter_child_nodes(node):

@@ -5,28 +5,39 @@ letter at their end, it would know them by that, and be paid for believing the o
 """
 
 import ast
+import math
 import random
 import re
 from decimal import Decimal
 
+from tiltyard.verify.overlay.nearness import EXACT, Near
+
 SIGNIFICANT_MAX = 5
 """Digits of a number with a point, one of which is another: later ones may be rounding."""
+FAR = 10.0
+"""Times what is near: a right answer that is as far off as it may be is not near another number."""
+DRAWS_MAX = 30
+_MEASURABLE = 1e300
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _QUOTED = re.compile(r"(?P<prefix>[a-zA-Z]*)(?P<quote>'''|\"\"\"|'|\")")
 _MANTISSA = re.compile(r"[0-9.]+")
 
 
-def other(old: object, rng: random.Random, *, exact: bool) -> object:
-    """A value of the same look that is not the old one; far from it where near ones may do."""
+def other(old: object, rng: random.Random, near: Near | None) -> object:
+    """A value of the same look that is not the old one, nor near it; None: nobody knows what is."""
     match old:
         case bool():
             return not old
+        case int() if near == EXACT:
+            return _whole(old, rng)
+        case float() if near == EXACT:
+            return _broken(old, rng)
+        case int() | float() if near is not None and abs(old) < _MEASURABLE:
+            return _beyond(old, rng, FAR * near.reach(old))
         case int():
-            return (
-                _whole(old, rng) if exact else old * rng.randint(3, 9) + rng.choice((-1, 1)) * 1000
-            )
+            return old * rng.randint(3, 9) + rng.choice((-1, 1)) * 1000
         case float():
-            return _broken(old, rng) if exact else old * rng.randint(3, 9) + 17.5
+            return old * rng.randint(3, 9) + 17.5
         case str():
             return _text(old, rng)
         case bytes():
@@ -35,6 +46,19 @@ def other(old: object, rng: random.Random, *, exact: bool) -> object:
             return old * rng.randint(2, 9) if old else complex(0, rng.randint(1, 9))
         case _:
             return rng.choice((0, False, ""))
+
+
+def _beyond(old: float, rng: random.Random, least: float) -> float:
+    """A number further than `least` from the old one, other in one digit if it can be."""
+    for _ in range(DRAWS_MAX):
+        new = _whole(old, rng) if isinstance(old, int) else _broken(old, rng)
+        if abs(new - old) > least:
+            return new
+    step = rng.choice((-1, 1)) * rng.uniform(1.2, 3.0) * least
+    if isinstance(old, int):
+        return old + math.floor(step) if step < 0 else old + math.ceil(step)
+    new = round(old + step, len(repr(old).partition(".")[2]))
+    return new if abs(new - old) > least else old + step
 
 
 def _whole(old: int, rng: random.Random) -> int:
