@@ -1,44 +1,19 @@
 """Copies of tests with a false expectation: what is changed in them, and how they are mixed."""
 
 import ast
-import random
-import re
 from collections.abc import Mapping
 
 import pytest
 
 from tiltyard.verify.overlay.alike import alike
-from tiltyard.verify.overlay.canaries import Canary, Kind, canaries_of
+from tiltyard.verify.overlay.canaries import Kind, canaries_of
 from tiltyard.verify.overlay.draw import Suite, draw
 from tiltyard.verify.overlay.fixed import Module
 from tiltyard.verify.overlay.owners import owners_of
 from tiltyard.verify.overlay.plan import Tried, parts_of
-from tiltyard.verify.overlay.source import SourceFile, edited, read, renameable
+from tiltyard.verify.overlay.source import SourceFile, read, renameable
+from verify.copies import HEAD, body, copies, rng_of, text_of
 from verify.repositories import TESTS
-
-HEAD = "import math\nimport pytest\nfrom solution import f, g\nfrom checker import eq\n\n"
-
-
-def rng_of(seed: int) -> random.Random:
-    return random.Random(seed)  # noqa: S311 - tests draw the same every time
-
-
-def copies(test: str, kind: Kind, seed: int = 0) -> list[str]:
-    """The bodies of a test's copies of one kind."""
-    source = (HEAD + test).encode()
-    file = SourceFile("tests/test_x.py", source)
-    module = Module(file.tree, frozenset({"checker"}))
-    found = canaries_of(file, module, rng_of(seed))
-    return [text_of(file, canary) for canary in found if canary.kind is kind]
-
-
-def text_of(file: SourceFile, canary: Canary) -> str:
-    function = canary.function
-    return edited(file.content, list(canary.edits), function.start, function.end).decode()
-
-
-def body(test: str) -> str:
-    return f"def test_x():\n    {test}\n"
 
 
 @pytest.mark.parametrize(
@@ -107,11 +82,21 @@ def test_tables_are_changed_row_by_row_and_never_for_others() -> None:
         assert sum(want not in (10, 20) for _, want in rows) == 1
 
 
+LOOP = "def test_y():\n    for n, want in CASES:\n        assert g(n) == want\n"
+
+
 @pytest.mark.parametrize(
     ("rest", "moved"),
-    [("", True), ("# CASES are few\n", False), ("def test_y():\n    assert CASES\n", False)],
+    [
+        ("", True),
+        ("# CASES are few\n", True),
+        (LOOP, True),
+        ("def test_y():\n    assert CASES\n", False),
+        (f"{LOOP}names = list(map(str, CASES))\n", False),
+        ("def test_y():\n    assert f(0) == globals()['CASES']\n", False),
+    ],
 )
-def test_a_table_of_one_test_is_written_into_it(rest: str, moved: bool) -> None:
+def test_a_table_that_tests_loop_over_is_written_into_each(rest: str, moved: bool) -> None:
     text = (
         "CASES = ([\n    (1, 10),\n    (2, 'é'),\n]); n = 1\n"
         "@pytest.mark.parametrize('n, want', CASES)\n"
@@ -120,8 +105,25 @@ def test_a_table_of_one_test_is_written_into_it(rest: str, moved: bool) -> None:
     (file,) = read({"tests/test_x.py": text.encode()}).values()
     found = file.content.decode()
     assert ("parametrize('n, want', [(1, 10), (2, 'é')])" in found) == moved
-    assert ("CASES" not in found) == moved
+    assert ("for n, want in [(1, 10), (2, 'é')]:" in found) == (moved and rest == LOOP)
+    assert ("CASES" not in found.replace("# CASES", "")) == moved
     assert found.splitlines()[5] == "def test_x(n, want):"
+
+
+def test_tests_with_one_table_are_false_in_turn() -> None:
+    text = (
+        f"CASES = [(1, 10), (2, 20)]\n{LOOP}"
+        "@pytest.mark.parametrize('n, want', CASES)\n"
+        "def test_x(n, want):\n    assert f(n) == want\n"
+        "@pytest.mark.parametrize('n', [1, 2])\ndef test_z(n):\n    assert h(n) == n * 10\n"
+        "@pytest.mark.parametrize('n', [1, 2])\ndef test_w(n):\n    assert len(k(n)) == 1\n"
+    )
+    groups = alike(read({"tests/test_x.py": text.encode()}), frozenset())
+    assert {frozenset(each.name for each in group) for group in groups} == {
+        frozenset({"test_x", "test_y"}),
+        frozenset({"test_z"}),
+        frozenset({"test_w"}),
+    }
 
 
 def test_trivial_values_take_the_place_of_what_is_expected() -> None:
@@ -279,65 +281,6 @@ def test_a_value_that_is_computed_is_written_out_and_changed() -> None:
 def test_what_another_moment_or_process_changes_is_not_written_out(expected: str) -> None:
     said = "import time\nfrom datetime import date, datetime\n"
     assert copies(said + body(f"assert f(1) == {expected}"), Kind.WRITTEN) == []
-
-
-@pytest.mark.parametrize(
-    ("checker", "near"),
-    [
-        ("assert one == two", True),
-        ("return one == two", True),
-        ("assert abs(one - two) < 50", False),
-        ("assert one.lower() == two", False),
-    ],
-)
-def test_only_what_compares_loosely_gets_numbers_far_away(checker: str, near: bool) -> None:
-    test = f"def same(one, two):\n    {checker}\n\n\n{body('assert same(f(1), 22)')}"
-    found = copies(test, Kind.LITERAL)
-    assert found
-    for copy in found:
-        (number,) = re.findall(r"(-?[0-9]+)\)$", copy.strip())
-        assert (abs(int(number)) < 100) == near, copy
-
-
-@pytest.mark.parametrize(
-    ("assertion", "least", "most"),
-    [
-        ("f(1) == pytest.approx(2.25)", 2e-5, 9),
-        ("f(1) == [pytest.approx(2.25)]", 2e-5, 9),
-        ("f(1) == pytest.approx(2.25, abs=0.01)", 0.1, 9),
-        ("f(1) == pytest.approx(2.25, abs=0.5)", 5, 16),
-        ("f(1) == pytest.approx(2.25, None, 0.5)", 5, 16),
-        ("f(1) == pytest.approx(2.25, abs=3, nan_ok=True)", 30, 100),
-        ("f(1) == pytest.approx(2.25, rel=0.2)", 4.5, 16),
-        ("f(1) == pytest.approx(2.25, rel=1e-9, abs=0.1)", 1, 9),
-        ("math.isclose(f(1), 2.25, rel_tol=0.1)", 2.25, 9),
-        ("math.isclose(f(1), 2.25, abs_tol=2)", 20, 70),
-        # Nobody knows by how much, so by a lot.
-        ("f(1) == pytest.approx(2.25, abs=1e999)", 17, 99),
-        ("f(1) == pytest.approx(2.25 * 2.25, abs=0.1)", 17, 99),
-    ],
-)
-def test_a_tolerance_keeps_false_numbers_out_of_its_reach(
-    assertion: str, least: float, most: float
-) -> None:
-    text = f"import math\n\n\n{body(f'assert {assertion}')}"
-    found = [copy for seed in range(20) for copy in copies(text, Kind.LITERAL, seed=seed)]
-    numbers = [
-        float(said)
-        for copy in found
-        for said in re.findall(r"(?:approx\(|f\(1\), )(-?[0-9.e-]+)", copy)
-    ]
-    assert len(numbers) == len(found) > 0
-    assert all(least < abs(number - 2.25) < most for number in numbers), numbers
-
-
-def test_false_numbers_are_not_known_by_their_size() -> None:
-    text = body("assert f(1) == pytest.approx(40.25, abs=0.5)")
-    found = [copy for seed in range(40) for copy in copies(text, Kind.LITERAL, seed=seed)]
-    numbers = [re.findall(r"approx\(([0-9.]+)", copy)[0] for copy in found]
-    assert {len(number.partition(".")[2]) for number in numbers} == {2}
-    assert min(map(float, numbers)) < 30
-    assert max(map(float, numbers)) > 50
 
 
 def test_names_say_nothing_and_lines_stay_known() -> None:

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 
 from tiltyard.verify.overlay.fixed import Module, Scope, walk
-from tiltyard.verify.overlay.source import SourceFile, TestFunction
+from tiltyard.verify.overlay.source import SourceFile, TestFunction, rows_of
 
 _DEPTH_MAX = 4
 
@@ -33,13 +33,26 @@ def alike(
 
 
 def _questions(function: TestFunction, module: Module) -> Iterator[str]:
-    """What it asks of the solution and compares, where all of that is known, as text."""
+    """What it asks of the solution and compares, where all of that is known, as text; and the rows
+    that it does so with, which are true beside a false form of them."""
+    yield from (ast.dump(rows) for rows in rows_of(function.node) if _has_answers(rows))
     scope = Scope(function.node, module)
     for node in walk(function.node.body):
         for asked in _asked(node):
             told = None if scope.fixed(asked) else _told(asked, scope, _DEPTH_MAX)
             if told and "Call(" in told:
                 yield told
+
+
+def _has_answers(rows: ast.expr) -> bool:
+    """Whether the rows of a table may have what is asked and what is expected."""
+    match rows:
+        case ast.List(elts=[ast.List(elts=row) | ast.Tuple(elts=row), *_]):
+            return len(row) > 1
+        case ast.Tuple(elts=[ast.List(elts=row) | ast.Tuple(elts=row), *_]):
+            return len(row) > 1
+        case _:
+            return False
 
 
 def _asked(node: ast.AST) -> Iterator[ast.expr]:

@@ -2,8 +2,10 @@
 
 import ast
 import bisect
+import io
 import re
-from collections import Counter
+import tokenize
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -112,8 +114,8 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 def read(tests: Mapping[str, bytes]) -> dict[str, SourceFile]:
     """The Python files among a tree's tests; one that cannot be read has no canaries.
 
-    A table with a name that one test alone uses is written into that test: a false row would stand
-    beside the true one in the module, and be known by that.
+    A table with a name that only tests loop over is written into each of them: a false row would
+    stand beside the true one in the module, and be known by that.
     """
     files: dict[str, SourceFile] = {}
     words = Counter(word for content in tests.values() for word in _WORD.findall(content))
@@ -124,7 +126,7 @@ def read(tests: Mapping[str, bytes]) -> dict[str, SourceFile]:
                 edits = list(_tables(file, words))
                 text = edited(file.content, edits, 0, len(file.content))
                 files[path] = SourceFile(path, text) if edits else file
-            except (SyntaxError, ValueError, RecursionError):
+            except (SyntaxError, ValueError, RecursionError, tokenize.TokenError):
                 continue
     return files
 
@@ -137,25 +139,38 @@ def _tables(file: SourceFile, words: Mapping[bytes, int]) -> Iterator[Edit]:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.List() | ast.Tuple() as value):
                 if all(isinstance(each, LITERAL) for each in ast.walk(value)):
                     named[name] = node
+    uses: dict[str, list[ast.Name]] = defaultdict(list)
     for function in file.functions:
-        for used in _tables_of(function.node):
-            if used.id in named and words[used.id.encode()] == 2:
-                table = named[used.id]
+        for rows in rows_of(function.node):
+            if isinstance(rows, ast.Name):
+                uses[rows.id].append(rows)
+    remarked = _remarked(file.content) if named.keys() & uses.keys() else Counter()
+    for name, table in named.items():
+        word = name.encode()
+        if uses[name] and words[word] - remarked[word] == 1 + len(uses[name]):
+            for used in uses[name]:
                 start, end = file.span(used)
                 yield Edit(start=start, end=end, text=ast.unparse(table.value).encode())
-                start, end = file.span(table)
-                gone = b"\n" * file.content.count(b"\n", start, end) + b"pass"
-                yield Edit(start=start, end=end, text=gone)
+            start, end = file.span(table)
+            gone = b"\n" * file.content.count(b"\n", start, end) + b"pass"
+            yield Edit(start=start, end=end, text=gone)
 
 
-def _tables_of(node: Function) -> Iterator[ast.Name]:
-    """Names that stand for rows: of `parametrize` and of loops."""
+def _remarked(content: bytes) -> Counter[bytes]:
+    """How often each word is in comments, which nothing reads."""
+    tokens = tokenize.tokenize(io.BytesIO(content).readline)
+    texts = [each.string.encode() for each in tokens if each.type == tokenize.COMMENT]
+    return Counter(word for text in texts for word in _WORD.findall(text))
+
+
+def rows_of(node: Function) -> Iterator[ast.expr]:
+    """What stands for rows: of `parametrize` and of loops."""
     for each in walk(node.body):
-        if isinstance(each, ast.For) and isinstance(each.iter, ast.Name):
+        if isinstance(each, ast.For):
             yield each.iter
     for decorator in node.decorator_list:
         match decorator:
-            case ast.Call(func=ast.Attribute(attr="parametrize"), args=[_, ast.Name() as rows]):
+            case ast.Call(func=ast.Attribute(attr="parametrize"), args=[_, rows]):
                 yield rows
 
 
