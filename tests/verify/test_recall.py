@@ -18,27 +18,35 @@ from tiltyard.verify.overlay.recall import FILES_MAX, Recall
 from tiltyard.verify.overlay.session import Ended, Report
 from tiltyard.verify.overlay.source import read
 
-FILES = read({"tests/test_a.py": b"def test_one():\n    assert f(1) == 1\n"})
-FALSE = next(
+FILES = read(
+    {
+        "tests/test_a.py": b"def test_one():\n    assert f(1) == 1\n\n\n"
+        b"def test_two():\n    assert f(2) == sorted([2])\n"
+    }
+)
+FOUND = [
     Tried(canary=canary, beside={})
     for file in FILES.values()
     for canary in canaries_of(file, Module(file.tree, frozenset()), random.Random(1))  # noqa: S311
-    if canary.kind is Kind.NEGATED
-)
+]
+ONE = next(each for each in FOUND if each.canary.kind is Kind.NEGATED)
+FALSE = {ONE.canary.function: ONE}
+WRITTEN = {each.canary.function: each for each in FOUND if each.canary.kind is Kind.WRITTEN}
 Said = dict[str, str]
 
 
-def plan(number: int, *, false: bool) -> Plan:
-    forms = Forms(false={FALSE.canary.function: FALSE} if false else {})
+def plan(number: int, forms: Forms) -> Plan:
     rng = random.Random(number)  # noqa: S311
-    return plan_of(FILES, (), frozenset({"test_one"}), rng, forms=forms)
+    return plan_of(FILES, (), frozenset({"test_one", "test_two"}), rng, forms=forms)
 
 
 PLANS = {
-    "plain": plan(1, false=False),
-    "one": plan(2, false=True),
-    "other": plan(3, false=True),
-    "true": plan(4, false=False),
+    "plain": plan(1, Forms()),
+    "one": plan(2, Forms(false=FALSE)),
+    "other": plan(3, Forms(false=FALSE, written=WRITTEN)),
+    # As where some tests of a suite may not move.
+    "true": plan(4, Forms(written=WRITTEN, absent=frozenset(FALSE))),
+    "less": plan(5, Forms(written=WRITTEN, absent=frozenset(FALSE))),
 }
 
 
@@ -75,7 +83,7 @@ def kept(directory: Path) -> Path:
     return path
 
 
-def test_only_what_is_true_runs_again(tmp_path: Path) -> None:
+def test_two_runs_are_always_made(tmp_path: Path) -> None:
     first, second = Process(tmp_path), Process(tmp_path)
     assert first.learn() == second.learn()
     assert first.ran == list(PLANS)
@@ -95,10 +103,7 @@ def test_the_directory_is_nobody_elses(tmp_path: Path) -> None:
 def test_what_changed_is_learned_anew(tmp_path: Path, changed: str) -> None:
     Process(tmp_path).learn()
     second = Process(tmp_path, {changed: "skipped", "one": "wrong"})
-    assert second.learn() == {"plain": "passed", "true": "passed", "other": "passed"} | {
-        changed: "skipped",
-        "one": "wrong",
-    }
+    assert second.learn() == dict.fromkeys(PLANS, "passed") | {changed: "skipped", "one": "wrong"}
     assert second.ran[-len(PLANS) :] == list(PLANS)
     third = Process(tmp_path, {changed: "skipped"})
     assert third.learn()["one"] == "wrong"

@@ -4,9 +4,9 @@ Finding out which copies of a suite's tests fail takes ten to twenty runs, and a
 one submission would make them every time. Kept are the reports, by what was run, and never what is
 concluded of them: other code concludes anew, and asks for runs that were never made.
 
-Not everything that runs depend on has a digest: what the machine has installed, say. So the runs in
-which nothing is false are made each time. Where one shows anything else than it did, all that was
-kept is forgotten.
+Not everything that runs depend on has a digest: what the machine has installed, say. So two runs
+in which nothing is false are made each time: of the suite as it is, and with what is written out
+in it. Where one shows anything else than it did, all that was kept is forgotten.
 """
 
 import asyncio
@@ -75,28 +75,34 @@ class _Recalled:
     def __init__(self, trial: Trial, kept: Mapping[str, Report]) -> None:
         self._trial = trial
         self.kept = kept
-        self._asked = False
-        """Whether anything was taken from what was kept."""
+        self._asked = self._began = self._wrote = False
+        """Whether anything was taken from what was kept; and whether each of the two runs that are
+        always made has been."""
         self.heard: dict[str, Report] = {}
 
     async def __call__(self, plan: Plan, tests: int) -> Report:
         name = _name_of(plan)
         kept = self.kept.get(name)
-        if kept is not None and not _is_true(plan):
+        always = self._is_always_made(plan)
+        if kept is not None and not always:
             self._asked = True
             report = kept
         else:
             report = await self._trial(plan, tests)
-            if _is_true(plan) and self.kept and not _alike(kept, report, asked=self._asked):
+            if always and self.kept and not _alike(kept, report, asked=self._asked):
                 raise _ChangedError
         if report.ended is None:  # else the machine may have been busy
             self.heard[name] = replace(report, cpu_s=0.0)
         return report
 
-
-def _is_true(plan: Plan) -> bool:
-    """Whether a run has all tests, each once and in a form that the reference passes."""
-    return not plan.by_name and not plan.forms.absent
+    def _is_always_made(self, plan: Plan) -> bool:
+        if not self._began:
+            self._began = True
+            return True
+        if self._wrote or plan.by_name or not plan.forms.written:
+            return False
+        self._wrote = True
+        return True
 
 
 def _name_of(plan: Plan) -> str:
