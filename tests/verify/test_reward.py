@@ -312,13 +312,3 @@ def test_components_may_be_all_that_counts() -> None:
     weights = Weights(tests=0.0, components={"style": ComponentWeight(weight=1.0)})
     style = Component(name="style", raw=3, normalised=0.5)
     assert reward_of(graded(1, 1, (style,)), weights).value == 0.5
-
-
-@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, -0.5])
-def test_what_is_no_weight_is_refused(number: float) -> None:
-    with pytest.raises(ValueError, match="finite"):
-        Weights(tests=number)
-    with pytest.raises(ValueError, match="finite"):
-        Weights(quantum=number)
-    with pytest.raises(ValueError, match="finite"):
-        ComponentWeight(weight=number)

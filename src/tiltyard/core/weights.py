@@ -6,7 +6,6 @@ They are here because a task may bring its own. `verify/weights_file.py` reads t
 
 import fnmatch
 import hashlib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -36,7 +35,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentWeight:
-    """What one component counts, beside the tests. Raises `ValueError` for what is no weight."""
+    """What one component counts, beside the tests."""
 
     weight: float
     """Relative to the other weights; not negative."""
@@ -46,16 +45,10 @@ class ComponentWeight:
     """What it is worth is rounded down to a multiple of this, one nth of 1; 0 rounds nothing."""
     unresolved: Unresolved = Unresolved.DROP
 
-    def __post_init__(self) -> None:
-        _refuse(weight=self.weight, quantum=self.quantum)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """How a reward is made of a verdict. The default pays for full correctness and nothing else.
-
-    Raises `ValueError` for what is no weight.
-    """
+    """How a reward is made of a verdict. The default pays for full correctness and nothing else."""
 
     tests: float = 1.0
     """What the tests count, or in script mode the script's own number."""
@@ -67,9 +60,6 @@ class Weights:
     """The reward is rounded down to a multiple of this, one nth of 1; 0 rounds nothing."""
     components: Mapping[str, ComponentWeight] = field(default_factory=lambda: MappingProxyType({}))
 
-    def __post_init__(self) -> None:
-        _refuse(tests=self.tests, quantum=self.quantum)
-
     @property
     def digest(self) -> str:
         """The same for equal weights, whatever file they come from; 16 hexadecimal digits."""
@@ -77,15 +67,6 @@ class Weights:
         for name, each in sorted(self.components.items()):
             parts.append(f"{name!r} {each!r}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def _refuse(**numbers: float) -> None:
-    # Not a number would be every reward's value, and infinity all of it.
-    for name, number in numbers.items():
-        if not 0 <= number < math.inf:
-            raise ValueError(
-                f"{name} is {number}, and must be a finite number that is not negative"
-            )
 
 
 DEFAULT = Weights()
