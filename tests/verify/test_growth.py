@@ -76,10 +76,14 @@ async def test_functions_land_on_the_right_side(
 
 @pytest.mark.long
 async def test_as_steep_as_its_reference(verifier: Verifier) -> None:
-    """Of the pairs that are hardest to tell, so most of three times says it, not each."""
-    found = [components(await verdict_on(verifier, TASK, SORTED))["growth"] for _ in range(3)]
+    """Of the pairs that are hardest to tell: more often said than denied, in what time tasks give
+    by default."""
+    growth = Growth(size_min=16, size_max=100_000)
+    task = replace(TASK, checks=replace(TASK.checks, growth=growth))
+    found = [components(await verdict_on(verifier, task, SORTED))["growth"] for _ in range(3)]
     right = [each for each in found if each.normalised == 1.0]
-    assert len(right) >= 2, [each.evidence for each in found]
+    wrong = [each for each in found if each.normalised not in {1.0, None}]
+    assert len(right) > len(wrong), [each.evidence for each in found]
     assert [curve.name for curve in right[0].curves] == ["solution", "reference"]
     assert all(curve.points for curve in right[0].curves)
 

@@ -145,13 +145,14 @@ async def test_a_quadratic_c_program_is_slower(verifier: Verifier) -> None:
 async def test_programs_land_on_the_right_side(
     verifier: Verifier, suite: ProgramSuite, reference: str, solution: str, *, slower: bool
 ) -> None:
-    """Most of three times: the machine may be slow for a while, and then it says nothing."""
+    """More often than on the wrong one: a busy machine leaves some unresolved."""
     task = growing(suite, reference)
     found = [components(await verdict_on(verifier, task, solution))["growth"] for _ in range(3)]
     right = [
         each for each in found if each.normalised is not None and (each.normalised < 1) is slower
     ]
-    assert len(right) >= 2, [each.evidence for each in found]
+    resolved = [each for each in found if each.normalised is not None]
+    assert len(right) > len(resolved) / 2, [each.evidence for each in found]
 
 
 @pytest.mark.parametrize(
